@@ -1,0 +1,71 @@
+"""Runs one job of sgnjax: `python launch/main.py --config=configs/quickstart.py [--job=train]`."""
+
+import argparse
+import importlib
+import os
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # configs import `configs.base`
+
+from sgnjax import config as config_lib  # noqa: E402
+from sgnjax.errors import LeakError, UserError, nearest  # noqa: E402
+from sgnjax.jobs import JOBS  # noqa: E402
+
+
+def parse(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
+  """The flags, and the `key=value` overrides of the config."""
+  jobs = '\n'.join(f'  {name:<10} {what}' for name, what in JOBS.items())
+  parser = argparse.ArgumentParser(
+    prog='python launch/main.py',
+    description='Train and study spectral sequence models.',
+    epilog=f'jobs:\n{jobs}\n\nany key of configs/base.py: --config.train.steps=1000',
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+    allow_abbrev=False,
+  )
+  parser.add_argument('--config', help='a config file; left out: the config stored in the workdir')
+  parser.add_argument('--workdir', help='where the run lives (default: runs/<config name>)')
+  parser.add_argument('--job', default='train', help='what to do (default: train)')
+  flags, rest = parser.parse_known_args(argv)
+  overrides = []
+  rest = iter(rest)
+  for flag in rest:
+    if not flag.startswith('--config.'):
+      raise UserError(
+        f"argument '{flag}' is not known{nearest(flag, ['--config', '--workdir', '--job'])}"
+      )
+    if '=' not in flag:
+      flag = f'{flag}={next(rest, "")}'
+    overrides.append(flag.removeprefix('--config.'))
+  if flags.job not in JOBS:
+    raise UserError(f"job '{flags.job}' is not known{nearest(flags.job, JOBS)}")
+  return flags, overrides
+
+
+def find_config(flags: argparse.Namespace, overrides: list[str]):
+  """The config, from its file or from the workdir, and the workdir."""
+  if flags.config:
+    config = config_lib.load(flags.config, overrides)
+    return config, Path(flags.workdir or f'runs/{Path(flags.config).stem}')
+  if not flags.workdir:
+    raise UserError('no config: write --config=configs/quickstart.py (--job=list shows them all)')
+  return config_lib.stored(flags.workdir, overrides), Path(flags.workdir)
+
+
+def main(argv: list[str] | None = None) -> int:
+  try:
+    flags, overrides = parse(sys.argv[1:] if argv is None else argv)
+    config, workdir = (None, None) if flags.job == 'list' else find_config(flags, overrides)
+    job = importlib.import_module(f'sgnjax.jobs.{flags.job}')
+    return job.run(config, workdir)
+  except UserError as error:
+    print(f'error: {error}', file=sys.stderr)
+    return 3 if isinstance(error, LeakError) else 2
+  except BrokenPipeError:  # the reader of a pipe left
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
+
+
+if __name__ == '__main__':
+  sys.exit(main())

@@ -1,0 +1,11 @@
+"""The jobs of `launch/main.py`: each is a module here with `run(config, workdir) -> exit status`."""
+
+JOBS = {
+  'train': 'train the model, resuming what the workdir holds',
+  'eval': 'evaluate the best checkpoint of the workdir',
+  'audit': 'prove that the model is blind to the future, or name the layer that is not',
+  'plan': 'parameters, FLOPs and memory, without data and without training',
+  'sample': 'write text with the best checkpoint of the workdir',
+  'benchmark': 'step time, tokens/s and share of the matrix rate of this machine',
+  'list': 'the configs there are, one line each',
+}

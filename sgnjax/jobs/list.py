@@ -1,0 +1,15 @@
+"""Lists the configs: name and first line of the docstring."""
+
+import ast
+from pathlib import Path
+
+CONFIGS = Path(__file__).resolve().parents[2] / 'configs'
+
+
+def run(config=None, workdir=None) -> int:
+  for path in sorted(CONFIGS.glob('*.py')):
+    if path.stem == '__init__' or path.stem == 'base':
+      continue
+    lines = (ast.get_docstring(ast.parse(path.read_text())) or '').splitlines()
+    print(f'configs/{path.name:<28} {lines[0] if lines else ""}')
+  return 0
