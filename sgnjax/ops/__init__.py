@@ -1,0 +1,1 @@
+"""The mathematics: pure functions on arrays, with no parameters and no modules."""

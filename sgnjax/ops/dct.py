@@ -1,0 +1,92 @@
+"""Orthonormal DCT-II and DCT-III along any axis, by one FFT of the same length or by a matrix."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sgnjax.errors import UserError, check_choice
+from sgnjax.ops.dtypes import wide
+
+PATHS = ('fft', 'matrix')
+# Up to this length one product with the dense matrix beats the FFT and its reordering.
+MATRIX_UP_TO = {'cpu': 32, 'gpu': 256, 'tpu': 1024}
+
+
+def dct(x: jax.Array, axis: int = -1, *, path: str | None = None) -> jax.Array:
+  """Orthonormal DCT-II: `X_k = a_k sum_n x_n cos(pi k (2n + 1) / 2N)`, a_0^2 = 1/N, a_k^2 = 2/N.
+
+  x: real, any shape; the result has its shape and dtype. Computed in float32 or wider; `||X|| =
+  ||x||`. path: 'fft' (O(N log N)), 'matrix' (O(N^2)), None to choose by length and backend.
+  Raises UserError for an unknown path or an empty axis. Source: SGN, section 3; the FFT form is
+  Makhoul's reordering (1980).
+  """
+  return _transform(x, axis, path, _dct_fft, dct_matrix)
+
+
+def idct(x: jax.Array, axis: int = -1, *, path: str | None = None) -> jax.Array:
+  """Orthonormal DCT-III, the inverse and the transpose of `dct`; same arguments."""
+  return _transform(x, axis, path, _idct_fft, lambda n, dtype: dct_matrix(n, dtype).T)
+
+
+def dct_matrix(n: int, dtype) -> jax.Array:
+  """The matrix C (n, n) of the orthonormal DCT-II, `dct(x) == C @ x`; row k is frequency k."""
+  k_K, n_N = np.arange(n)[:, None], np.arange(n)[None, :]
+  # The angle is reduced as an integer: cosines of large arguments would lose digits.
+  c_KN = np.cos(np.pi / (2 * n) * (k_K * (2 * n_N + 1) % (4 * n)))
+  return jnp.asarray(c_KN * _amplitudes(n)[:, None], dtype)
+
+
+def _amplitudes(n: int) -> np.ndarray:
+  """a_k: sqrt(1/n) at k = 0, sqrt(2/n) elsewhere."""
+  return np.sqrt(np.where(np.arange(n) == 0, 1.0, 2.0) / n)
+
+
+def _transform(x, axis, path, by_fft, matrix):
+  n = x.shape[axis]
+  if n == 0:
+    raise UserError(f'a DCT needs at least one point, but axis {axis} of {x.shape} is empty')
+  if path is None:
+    path = 'matrix' if n <= MATRIX_UP_TO.get(jax.default_backend(), 32) else 'fft'
+  check_choice('DCT path', path, PATHS)
+  dtype = wide(x.dtype)
+  x_XN = jnp.moveaxis(x, axis, -1).astype(dtype)
+  if path == 'fft':
+    y_XN = by_fft(x_XN)
+  else:
+    y_XN = jnp.einsum('kn,...n->...k', matrix(n, dtype), x_XN, precision=jax.lax.Precision.HIGHEST)
+  return jnp.moveaxis(y_XN, -1, axis).astype(x.dtype)
+
+
+def _twiddles(n: int, dtype) -> jax.Array:
+  """exp(-i pi k / 2n) for the n//2 + 1 frequencies of an rFFT."""
+  return jnp.asarray(np.exp(-0.5j * np.pi / n * np.arange(n // 2 + 1)), dtype)
+
+
+def _row(a: np.ndarray, like: jax.Array) -> jax.Array:
+  """A vector shaped to meet the last axis of `like`."""
+  return jnp.asarray(a, like.dtype).reshape((1,) * (like.ndim - 1) + a.shape)
+
+
+def _dct_fft(x_XN):
+  n = x_XN.shape[-1]
+  v_XN = jnp.concatenate([x_XN[..., ::2], x_XN[..., 1::2][..., ::-1]], -1)
+  z_XF = jnp.fft.rfft(v_XN)
+  z_XF = z_XF * _row(_twiddles(n, z_XF.dtype), z_XF)
+  # v is real, so frequency n - k is the conjugate of k: its cosine sum is minus the sine sum of k.
+  upper = -jnp.imag(z_XF)[..., 1 : (n + 1) // 2][..., ::-1]
+  y_XN = jnp.concatenate([jnp.real(z_XF), upper], -1)
+  return y_XN * _row(_amplitudes(n), y_XN)
+
+
+def _idct_fft(y_XN):
+  n = y_XN.shape[-1]
+  # n a_k: the inverse of the amplitude, and the 1/n of the inverse FFT undone.
+  y_XN = y_XN / _row(_amplitudes(n), y_XN)
+  mirrored = jnp.concatenate([jnp.zeros_like(y_XN[..., :1]), y_XN[..., :0:-1]], -1)
+  half = n // 2 + 1
+  z_XF = jax.lax.complex(y_XN[..., :half], -mirrored[..., :half])
+  z_XF = z_XF * _row(jnp.conj(_twiddles(n, z_XF.dtype)), z_XF)
+  v_XN = jnp.fft.irfft(z_XF, n)
+  even, odd = v_XN[..., : (n + 1) // 2], v_XN[..., (n + 1) // 2 :][..., ::-1]
+  x_XN = jnp.zeros_like(y_XN).at[..., ::2].set(even)
+  return x_XN.at[..., 1::2].set(odd)

@@ -1,0 +1,147 @@
+"""Moments and z-norms along the last axis: over the sequence, a prefix, or what a query sees."""
+
+import jax
+import jax.numpy as jnp
+
+from sgnjax.ops.attention import visible
+from sgnjax.ops.dtypes import wide
+
+FLOOR = 1e-8
+
+
+def layer_norm(x: jax.Array, scale_D: jax.Array, bias_D: jax.Array, eps: float = 1e-5) -> jax.Array:
+  """`(x - mean) / sqrt(variance + eps) * scale + bias` over the last axis.
+
+  Population variance by two passes, in float32 or wider; the result has x's shape and dtype.
+  Source: Layer Normalization, with the eps of the four papers' code.
+  """
+  compute = wide(x.dtype)
+  centred = x.astype(compute)
+  centred = centred - jnp.mean(centred, -1, keepdims=True)
+  variance = jnp.mean(centred**2, -1, keepdims=True)
+  y = centred * jax.lax.rsqrt(variance + jnp.asarray(eps, compute))
+  row = (1,) * (x.ndim - 1) + scale_D.shape
+  y = y * scale_D.astype(compute).reshape(row) + bias_D.astype(compute).reshape(row)
+  return y.astype(x.dtype)
+
+
+def sequence_znorm(e: jax.Array, mask: jax.Array | None = None) -> jax.Array:
+  """`(e - mean) / max(std, 1e-8)` over the whole last axis: sees the future (EGA, energy z-norm).
+
+  e: (B, *X, L); mask: bool, (B, L), True for real elements; others have weight 0 and z = 0.
+  Population standard deviation; where it is exactly 0, z is 0 and carries no gradient. Computed in
+  float32 or wider; the result has e's shape and dtype.
+  """
+  x = e.astype(wide(e.dtype))
+  real = _real(mask, x)
+  weight = real.astype(x.dtype)
+  count = jnp.maximum(jnp.sum(weight, -1, keepdims=True), jnp.ones((), x.dtype))
+  # Shifted by one of the elements first: equal energies, however large, then have variance 0.
+  shift = jnp.min(jnp.where(real, x, jnp.asarray(jnp.inf, x.dtype)), -1, keepdims=True)
+  shift = jax.lax.stop_gradient(jnp.where(jnp.isfinite(shift), shift, jnp.zeros_like(shift)))
+  x = jnp.where(real, x - shift, jnp.zeros_like(x))
+  mean = jnp.sum(x, -1, keepdims=True) / count
+  variance = jnp.sum(weight * (x - mean) ** 2, -1, keepdims=True) / count
+  return _standardise(x, mean, variance, real).astype(e.dtype)
+
+
+def prefix_znorm(
+  e: jax.Array, segments: jax.Array | None = None, mask: jax.Array | None = None
+) -> jax.Array:
+  """z of each element under the moments of the elements up to it, of its own segment.
+
+  Arguments as in `prefix_moments`, numerics and result as in `sequence_znorm`; causal.
+  """
+  count, mean, m2 = prefix_moments(e, segments=segments, mask=mask)
+  z = _standardise(e.astype(mean.dtype), mean, _variance(count, m2), _real(mask, e))
+  return z.astype(e.dtype)
+
+
+def query_znorm(
+  e_XL: jax.Array, *, segments: jax.Array | None = None, mask: jax.Array | None = None
+) -> jax.Array:
+  """z of each key under the moments of the keys that each query sees: (*X, query, key).
+
+  Arguments as in `prefix_moments`, numerics as in `sequence_znorm`. Entries of keys that the query
+  does not see (later ones, padding, other segments) are 0. In one layer this is what the published
+  EGA computes when it generates token by token.
+  """
+  count, mean, m2 = prefix_moments(e_XL, segments=segments, mask=mask)
+  length = e_XL.shape[-1]
+  seen_BLS = visible(length, causal=True, mask_BL=mask, segments_BL=segments)
+  seen_XLS = seen_BLS.reshape(seen_BLS.shape[0], *(1,) * (e_XL.ndim - 2), length, length)
+  key_XLS = e_XL.astype(mean.dtype)[..., None, :]
+  z_XLS = _standardise(key_XLS, mean[..., None], _variance(count, m2)[..., None], seen_XLS)
+  return z_XLS.astype(e_XL.dtype)
+
+
+def prefix_moments(
+  e: jax.Array, *, segments: jax.Array | None = None, mask: jax.Array | None = None
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+  """Count, mean and sum of squared deviations of the elements up to each position.
+
+  e: (B, *X, L); segments: integers, (B, L), where each run of one number starts afresh; mask: bool,
+  (B, L), False for elements left out. Result: three arrays of e's shape, in float32 or wider; all
+  zero where there is nothing to count. Merges partial moments (Chan, Golub, LeVeque 1979) in an
+  associative scan, which keeps its digits under a large mean, as E[e^2] - E[e]^2 does not;
+  position t depends on nothing after t, to the last bit.
+  """
+  x = e.astype(wide(e.dtype))
+  real = _real(mask, x)
+  x = jnp.where(real, x, jnp.zeros_like(x))
+  axis = x.ndim - 1
+  if segments is None:
+    parts = (real.astype(x.dtype), x, jnp.zeros_like(x))
+    count, mean, m2 = jax.lax.associative_scan(_merge, parts, axis=axis)
+  else:
+    number = _fit(segments, x)
+    start = jnp.concatenate(
+      [jnp.ones_like(number[..., :1], bool), number[..., 1:] != number[..., :-1]], -1
+    )
+    real = real & jnp.ones_like(start)  # a count for each row of segments
+    parts = (start, (real.astype(x.dtype), x, jnp.zeros_like(x)))
+    _, (count, mean, m2) = jax.lax.associative_scan(_merge_segments, parts, axis=axis)
+  return jnp.broadcast_to(count, x.shape), mean, m2
+
+
+def _merge(left, right):
+  """Moments of two neighbouring stretches together."""
+  (count_a, mean_a, m2_a), (count_b, mean_b, m2_b) = left, right
+  count = count_a + count_b
+  share_b = count_b / jnp.maximum(count, jnp.ones((), count.dtype))
+  delta = mean_b - mean_a
+  return count, mean_a + delta * share_b, m2_a + m2_b + delta**2 * (count_a * share_b)
+
+
+def _merge_segments(left, right):
+  """`_merge`, but a stretch that starts a segment forgets what came before it."""
+  (start_a, moments_a), (start_b, moments_b) = left, right
+  merged = _merge(moments_a, moments_b)
+  moments = tuple(jnp.where(start_b, b, m) for b, m in zip(moments_b, merged, strict=True))
+  return start_a | start_b, moments
+
+
+def _real(mask_BL, x):
+  """Which elements count: bool, (B or 1, 1 for each of X, L)."""
+  if mask_BL is None:
+    return jnp.ones((1,) * (x.ndim - 1) + x.shape[-1:], bool)
+  return _fit(mask_BL, x)
+
+
+def _fit(a_BL, x):
+  """(B, L) shaped to meet (B, *X, L)."""
+  return a_BL.reshape(a_BL.shape[0], *(1,) * (x.ndim - 2), a_BL.shape[1])
+
+
+def _variance(count, m2):
+  return m2 / jnp.maximum(count, jnp.ones((), count.dtype))
+
+
+def _standardise(x, mean, variance, real):
+  """z of the real elements, 0 elsewhere and where the variance is 0, with finite gradients."""
+  # Without the guard the first position of a prefix would send 1e8 to and fro between e and its
+  # mean: they cancel on paper, and in float32 drown every other gradient.
+  varies = variance > jnp.zeros((), variance.dtype)
+  std = jnp.sqrt(jnp.where(varies, variance, jnp.ones_like(variance)))
+  z = (x - mean) / jnp.maximum(std, jnp.asarray(FLOOR, std.dtype))
+  return jnp.where(real & varies, z, jnp.zeros((), z.dtype))

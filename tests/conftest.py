@@ -1,0 +1,48 @@
+"""Hostile defaults: eight devices; strict dtype and rank promotion around the mathematics."""
+
+import os
+from pathlib import Path
+
+# Before jax starts: fake devices, and no accelerator that a machine may have.
+os.environ['XLA_FLAGS'] = (
+  os.environ.get('XLA_FLAGS', '') + ' --xla_force_host_platform_device_count=8'
+).strip()
+os.environ.setdefault('JAX_PLATFORMS', 'cpu')
+os.environ.setdefault('MPLBACKEND', 'agg')
+
+import jax
+import numpy as np
+import pytest
+
+STRICT = ('ops', 'mixers', 'models', 'audit')
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(autouse=True)
+def _strict(request):
+  """Strict promotion for the mathematics; Optax needs the standard one."""
+  if Path(request.path).relative_to(HERE).parts[0] not in STRICT:
+    yield
+    return
+  with jax.numpy_dtype_promotion('strict'), jax.numpy_rank_promotion('raise'):
+    yield
+
+
+@pytest.fixture(scope='session')
+def golden():
+  """`golden(name)`: the arrays of one golden file, as a dict."""
+
+  def load(name: str) -> dict[str, np.ndarray]:
+    with np.load(HERE / 'golden' / f'{name}.npz', allow_pickle=False) as arrays:
+      return dict(arrays)
+
+  return load
+
+
+@pytest.fixture(scope='session')
+def real_data() -> Path:
+  """The folder of real data, or a skip that says how to name one."""
+  folder = os.environ.get('SGNJAX_DATA')
+  if not folder:
+    pytest.skip('set SGNJAX_DATA to a folder of real data')
+  return Path(folder)
