@@ -1,0 +1,139 @@
+"""Models from configs."""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+from ml_collections import ConfigDict
+
+from sgnjax.errors import UserError, check_choice
+from sgnjax.mixers import FORMS, MIXERS
+from sgnjax.models.block import BLOCKS, Block
+from sgnjax.models.decoder import Decoder
+from sgnjax.models.stack import Group
+from sgnjax.ops.dtypes import wide
+
+__all__ = ['build', 'count', 'resolve_stack', 'unpadded']
+
+DTYPES = ('float32', 'bfloat16', 'float64')
+
+
+def resolve_stack(config: ConfigDict) -> tuple[tuple[tuple[str, ...], int], ...]:
+  """`((unit, repeats), ...)` of the config, units as tuples of layer names. Raises UserError."""
+  m = config.model
+  stack = m.stack
+  if stack is None:
+    if m.mixer == 'chiar':
+      if m.layers < 2:
+        raise UserError(
+          f"mixer 'chiar' needs at least 2 layers (DCT first, attention last), got {m.layers}"
+        )
+      stack = (('chiar_dct', 1), ('chiar', m.layers - 2), ('chiar_attention', 1))
+    else:
+      stack = ((m.mixer, m.layers),)
+  resolved = []
+  for entry in stack:
+    if not isinstance(entry, tuple) or len(entry) != 2 or not isinstance(entry[1], int):
+      raise UserError(f'model.stack: expected ((unit, repeats), ...), got the entry {entry!r}')
+    unit = (entry[0],) if isinstance(entry[0], str) else tuple(entry[0])
+    for name in unit:
+      check_choice('mixer', name, MIXERS)
+    if entry[1] > 0 and unit:
+      resolved.append((unit, entry[1]))
+  if not resolved:
+    raise UserError(f'model.stack={stack!r} has no layer')
+  return tuple(resolved)
+
+
+def build(config: ConfigDict, *, vocab: int | None = None, capture: bool = False) -> Decoder:
+  """The model of a config. `vocab` stands in where config.model.vocab is None.
+
+  capture: fill `aux.debug`. Raises UserError for names, sizes and forms that do not fit together.
+  """
+  m = config.model
+  vocab = m.vocab or vocab
+  if not vocab:
+    raise UserError('model.vocab is not set, and there is no tokenizer to take it from')
+  check_choice('mixer', m.mixer, MIXERS)
+  check_choice('model.form', m.form, FORMS)
+  check_choice('model.block', m.block, BLOCKS)
+  check_choice('model.positions', m.positions, ('learned', 'rope', 'none'))
+  check_choice('model.dtype', m.dtype, DTYPES)
+  for key in ('layers', 'width', 'heads', 'context', 'ffn', 'vocab_multiple'):
+    if m[key] < 1:
+      raise UserError(f'model.{key}={m[key]}: expected at least 1')
+  if m.width % m.heads:
+    raise UserError(f'model.width={m.width} does not divide into model.heads={m.heads}')
+  if m.positions == 'rope' and m.width // m.heads % 2:
+    raise UserError(f'RoPE needs an even head width, got {m.width // m.heads}')
+  dtype = jnp.dtype(m.dtype)
+  common = {
+    'width': m.width,
+    'heads': m.heads,
+    'context': m.context,
+    'form': m.form,
+    'positions': m.positions,
+    'rope_base': m.rope_base,
+    'qkv_bias': m.qkv_bias,
+    'out_bias': m.out_bias,
+    'dropout': m.dropout,
+    'init_std': m.init_std,
+    'dtype': dtype,
+    'param_dtype': wide(dtype),
+    'capture': capture,
+  }
+  stack = resolve_stack(config)
+  groups = []
+  for i, (names, repeats) in enumerate(stack):
+    blocks = []
+    for j, name in enumerate(names):
+      kind = MIXERS[name]
+      fields = kind.__dataclass_fields__
+      options = {k: v for k, v in m.get(kind.group, {}).items() if k in fields}
+      make = functools.partial(kind, **common, **options)
+      make(parent=None).check()
+      if kind.owns_residual != (m.block == 'chiar'):
+        fit = [n for n, k in MIXERS.items() if k.owns_residual == (m.block == 'chiar')]
+        raise UserError(
+          f"mixer '{name}' does not fit block '{m.block}', which takes: {', '.join(fit)}"
+        )
+      meta = m.block == 'chiar' and m.chiar.meta and name == 'chiar_dct' and i == j == 0
+      if meta and repeats > 1:
+        raise UserError('the MetaRouter wraps the first layer alone: give it a group of its own')
+      blocks.append(functools.partial(Block, make, m.block, m.ffn * m.width, meta))
+    groups.append(Group(names, tuple(blocks), repeats))
+  if m.positions == 'rope' and not any(MIXERS[n].attends for names, _ in stack for n in names):
+    raise UserError("model.positions='rope' rotates queries and keys, and no layer has any")
+  return Decoder(
+    groups=tuple(groups),
+    vocab=vocab,
+    vocab_multiple=m.vocab_multiple,
+    width=m.width,
+    context=m.context,
+    positions=m.positions,
+    tied=m.tied,
+    dropout=m.dropout,
+    init_std=m.init_std,
+    dtype=dtype,
+    param_dtype=wide(dtype),
+    unroll=m.scan_unroll,
+    capture=capture,
+  )
+
+
+def unpadded(model: Decoder, params) -> dict[str, tuple[int, ...]]:
+  """`{path: shape}` of the parameters without the vocabulary's padding."""
+  shapes = {}
+  for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+    name = '/'.join(str(k.key) for k in path)
+    shapes[name] = tuple(leaf.shape)
+  shapes['embedding'] = (model.vocab, model.width)
+  if not model.tied:
+    shapes['head'] = (model.width, model.vocab)
+  return shapes
+
+
+def count(model: Decoder, params) -> int:
+  """Parameters, without the vocabulary's padding."""
+  return sum(math.prod(shape) for shape in unpadded(model, params).values())

@@ -1,0 +1,1 @@
+"""Where arrays live: the mesh of devices."""
