@@ -1,0 +1,1 @@
+"""Text to batches: where text comes from, how it becomes tokens, in which order they are read."""

@@ -1,0 +1,218 @@
+"""Texts: what is read, what is refused and in which words."""
+
+import hashlib
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from configs import base
+from sgnjax.data import pipeline, sources
+from sgnjax.errors import UserError
+
+ROOT = Path(__file__).parents[2]
+
+
+def text_config(path, tokenizer='char', context=8):
+  c = base.get_config()
+  c.data.name, c.data.path, c.data.tokenizer = 'text', str(path), tokenizer
+  c.model.context = context
+  return c
+
+
+def read(path, tokenizer='char'):
+  splits = sources.load_text(text_config(path, tokenizer)).splits
+  return splits['train'] + splits['validation']
+
+
+def fresh_python(code, **environment):
+  return subprocess.run(
+    [sys.executable, '-c', code],
+    cwd=ROOT,
+    env=os.environ | environment,
+    capture_output=True,
+    text=True,
+    check=False,
+    timeout=60,
+  )
+
+
+def test_embedded_is_english_without_repeated_paragraphs():
+  start = time.perf_counter()
+  text = sources.embedded()
+  assert time.perf_counter() - start < 3
+  assert 500_000 < len(text) < 1_500_000
+  assert 'The "yield" statement' in text
+  assert 'SequenceMatcher is a flexible class' in text  # of a docstring
+  paragraphs = text.rstrip('\n').split('\n\n')
+  assert len(paragraphs) == len(set(paragraphs))
+
+
+def test_embedded_is_the_same_in_another_process():
+  code = (
+    'import hashlib, sgnjax.data.sources as s;'
+    'print(hashlib.sha256(s.embedded().encode()).hexdigest())'
+  )
+  out = fresh_python(code, PYTHONHASHSEED='7')
+  assert out.stdout.strip() == hashlib.sha256(sources.embedded().encode()).hexdigest(), out.stderr
+
+
+def test_split_is_by_share(tmp_path):
+  (tmp_path / 'a.txt').write_text('0123456789' * 10)
+  c = text_config(tmp_path / 'a.txt')
+  c.data.validation = 0.25
+  splits, origin = sources.load_text(c)
+  assert (len(splits['train']), len(splits['validation'])) == (75, 25)
+  assert 'a.txt' in origin
+
+
+def test_folder_is_joined_in_sorted_order(tmp_path):
+  for name, text in (('b.txt', 'second'), ('a.txt', '\ufefffirst\r\n'), ('c.md', 'not text')):
+    (tmp_path / name).write_bytes(text.encode())
+  assert read(tmp_path) == 'first\nsecond'
+
+
+def test_mark_line_ends_emoji_and_nul(tmp_path):
+  raw = b'\xef\xbb\xbfone\r\ntwo\x00 ' + '🙂 é\r\nlone\rreturn'.encode()
+  (tmp_path / 'a.txt').write_bytes(raw)
+  assert read(tmp_path / 'a.txt') == 'one\ntwo\x00 🙂 é\nlone\rreturn'
+  assert read(tmp_path / 'a.txt', 'byte') == raw
+
+
+def test_one_line_of_five_megabytes(tmp_path):
+  (tmp_path / 'a.txt').write_text('abcde' * 1_000_000)
+  start = time.perf_counter()
+  corpus = pipeline.load(text_config(tmp_path / 'a.txt'))
+  assert time.perf_counter() - start < 5
+  assert sum(map(len, corpus.splits.values())) == 5_000_000
+  assert corpus.tokenizer.vocab_size == 5
+
+
+@pytest.mark.parametrize('mark', [b'', b'\xef\xbb\xbf'])
+def test_invalid_utf8_names_file_byte_and_way_out(tmp_path, mark):
+  raw = mark + b'some text \xff more text'
+  (tmp_path / 'bad.txt').write_bytes(raw)
+  with pytest.raises(UserError, match=r'0xff') as error:
+    read(tmp_path / 'bad.txt')
+  assert 'bad.txt' in str(error.value)
+  assert f'offset {len(mark) + 10}' in str(error.value)
+  assert 'data.tokenizer=byte' in str(error.value)
+  assert read(tmp_path / 'bad.txt', 'byte') == raw
+
+
+def test_bad_paths(tmp_path):
+  (tmp_path / 'shakespeare.txt').write_text('words')
+  (tmp_path / 'empty.txt').write_text('')
+  (tmp_path / 'folder').mkdir()
+  (tmp_path / 'folder' / 'notes.md').write_text('words')
+  with pytest.raises(UserError, match=r"did you mean '.*/shakespeare.txt'"):
+    read(tmp_path / 'shakespear.txt')
+  with pytest.raises(UserError, match=r"zzz' does not exist$"):
+    read(tmp_path / 'zzz')
+  with pytest.raises(UserError, match='does not exist'):
+    read(tmp_path / 'no' / 'such' / 'folder.txt')
+  with pytest.raises(UserError, match='is empty'):
+    read(tmp_path / 'empty.txt')
+  with pytest.raises(UserError, match=r'holds no \.txt file'):
+    read(tmp_path / 'folder')
+  c = text_config(tmp_path)
+  c.data.path = None
+  with pytest.raises(UserError, match=r'needs data\.path'):
+    sources.load_text(c)
+
+
+@pytest.mark.skipif(not hasattr(os, 'geteuid') or os.geteuid() == 0, reason='root reads every file')
+def test_unreadable_file(tmp_path):
+  (tmp_path / 'a.txt').write_text('words')
+  (tmp_path / 'a.txt').chmod(0)
+  with pytest.raises(UserError, match='cannot read'):
+    read(tmp_path / 'a.txt')
+
+
+def test_bad_choices():
+  c = base.get_config()
+  c.data.name = 'embeded'
+  with pytest.raises(UserError, match="did you mean 'embedded'"):
+    sources.load_text(c)
+  c.data.name, c.data.validation = 'embedded', 1.0
+  with pytest.raises(UserError, match='between 0 and 1'):
+    sources.load_text(c)
+  c.data.validation, c.data.tokenizer = 0.1, 'gpt2'
+  with pytest.raises(UserError, match=r"'gpt2' is not known; choose one of: char, byte"):
+    pipeline.load(c)
+
+
+def tiny_config(folder):
+  c = base.tiny_shakespeare()
+  c.data.dir = str(folder)
+  return c
+
+
+def test_tiny_shakespeare_absent_is_refused_at_once(tmp_path, monkeypatch):
+  def no_network(*_, **__):
+    raise AssertionError('a network was tried')
+
+  monkeypatch.setattr('socket.getaddrinfo', no_network)
+  monkeypatch.setattr('socket.socket.connect', no_network)
+  start = time.perf_counter()
+  with pytest.raises(UserError) as error:
+    sources.load_text(tiny_config(tmp_path))
+  assert time.perf_counter() - start < 5
+  assert str(tmp_path / 'downloads' / 'manual' / 'input.txt') in str(error.value)
+  assert f"sources.prepare('{tmp_path}')" in str(error.value)
+
+
+def test_tiny_shakespeare_wrong_file_or_format(tmp_path):
+  manual = tmp_path / 'downloads' / 'manual'
+  manual.mkdir(parents=True)
+  (manual / 'input.txt').write_text('To be, or not to be')
+  with pytest.raises(UserError, match='expected 1,115,394 bytes'):
+    sources.load_text(tiny_config(tmp_path))
+  (tmp_path / 'tiny_shakespeare' / '1.0.0').mkdir(parents=True)
+  with pytest.raises(UserError, match='only TensorFlow reads'):
+    sources.load_text(tiny_config(tmp_path))
+
+
+def test_tiny_shakespeare_round_trip(tmp_path, real_data, monkeypatch):
+  original = (real_data / 'tinyshakespeare' / 'input.txt').read_bytes()
+  manual = tmp_path / 'downloads' / 'manual'
+  manual.mkdir(parents=True)
+  (manual / 'input.txt').write_bytes(original)
+
+  def no_network(*_, **__):
+    raise AssertionError('a network was tried')
+
+  monkeypatch.setattr('socket.socket.connect', no_network)
+  corpus = pipeline.load(tiny_config(tmp_path))
+  (manual / 'input.txt').unlink()  # from now on it is prepared
+  splits, _ = sources.load_text(tiny_config(tmp_path))
+  assert (splits['train'] + splits['validation']).encode() == original
+  assert {s: len(t) for s, t in splits.items()} == {'train': 1_003_854, 'validation': 111_540}
+  assert corpus.tokenizer.vocab_size == 65
+  assert corpus.tokenizer.decode(corpus.splits['validation']) == splits['validation']
+  assert corpus.bytes_per_token == {'train': 1.0, 'validation': 1.0}
+
+
+@pytest.mark.parametrize('name', ['embedded', 'text', 'tiny_shakespeare'])
+def test_tensorflow_is_not_imported(tmp_path, name):
+  (tmp_path / 'a.txt').write_text('some words ' * 500)
+  if name == 'tiny_shakespeare':
+    folder = os.environ.get('SGNJAX_DATA')
+    if not folder:
+      pytest.skip('set SGNJAX_DATA to a folder of real data')
+    manual = tmp_path / 'downloads' / 'manual'
+    manual.mkdir(parents=True)
+    text = (Path(folder) / 'tinyshakespeare' / 'input.txt').read_bytes()
+    (manual / 'input.txt').write_bytes(text)
+  code = (
+    'import sys; from configs import base; from sgnjax.data import pipeline;'
+    f'c = base.get_config(); c.data.name = {name!r}; c.data.dir = {str(tmp_path)!r};'
+    f'c.data.path = {str(tmp_path / "a.txt")!r};'
+    'next(pipeline.train_iterator(c, pipeline.load(c)));'
+    'print("tensorflow" in sys.modules, "tensorflow_datasets" in sys.modules)'
+  )
+  out = fresh_python(code)
+  assert out.stdout.split() == ['False', str(name == 'tiny_shakespeare')], out.stderr
