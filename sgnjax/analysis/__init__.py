@@ -1,0 +1,1 @@
+"""What can be known of a model beside its loss: costs, pictures, reports."""

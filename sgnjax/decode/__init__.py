@@ -1,0 +1,1 @@
+"""Writing with a trained model: `generate` for tokens, `write` for text."""

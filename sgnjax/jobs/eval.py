@@ -1,0 +1,49 @@
+"""Evaluates the best checkpoint of the workdir on a split; writes eval.json."""
+
+import json
+from pathlib import Path
+
+from ml_collections import ConfigDict
+
+from sgnjax import audit
+from sgnjax import config as config_lib
+from sgnjax.data import pipeline
+from sgnjax.errors import UserError
+from sgnjax.models import build
+from sgnjax.parallel.mesh import make_mesh, replicated
+from sgnjax.train.checkpoint import load_params
+from sgnjax.train.evaluation import check_eval, describe, evaluate
+from sgnjax.train.log import write_atomically
+from sgnjax.train.step import make_eval_step
+
+# What may differ from the run that is evaluated: nothing of the model or of its text.
+FREE = ('eval.', 'train.', 'optim.', 'seed', 'allow_leak', 'init_from', *config_lib.RESUME_FREE)
+
+
+def run(config: ConfigDict, workdir: Path) -> int:
+  import jax
+
+  check_eval(config)
+  trained, params, tokenizer, step = load_params(workdir)
+  changed = config_lib.differences(trained, config, FREE)
+  if changed:
+    raise UserError(
+      f"workdir '{workdir}' was trained with another config ({', '.join(changed[:5])}); leave out "
+      '--config to evaluate the one that it holds'
+    )
+  leaky = audit.gate(config, vocab=tokenizer.vocab_size).leaky
+  corpus = pipeline.load(config)
+  if corpus.tokenizer.to_json() != tokenizer.to_json():
+    raise UserError(
+      f"the text ({corpus.source}) has another vocabulary than that of workdir '{workdir}'"
+    )
+  mesh = make_mesh(config)
+  params = jax.device_put(params, replicated(mesh))
+  model = build(config, vocab=tokenizer.vocab_size)
+  record = evaluate(config, corpus, make_eval_step(model), params, mesh, step)
+  if leaky:
+    record['leaky'] = True
+  record['config_hash'] = config_lib.fingerprint(trained)
+  write_atomically(workdir / 'eval.json', json.dumps(record, indent=2) + '\n')
+  print(describe(record, leaky))
+  return 0

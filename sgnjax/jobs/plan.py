@@ -1,0 +1,189 @@
+"""What a run will take: parameters, FLOPs and memory, without data and without training."""
+
+import math
+from collections import Counter
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+from ml_collections import ConfigDict
+
+from sgnjax.analysis import flops
+from sgnjax.audit.report import aligned
+from sgnjax.errors import check_choice
+from sgnjax.mixers.chiar import DCTOperator, Routed
+from sgnjax.mixers.fourier_qk import FourierQK
+from sgnjax.mixers.sgn import SGN
+from sgnjax.models import build, count, unpadded
+from sgnjax.models.decoder import Decoder
+from sgnjax.ops.kernels import fast_length
+
+ASSUMED = {'byte': 256, 'char': 128, 'gpt2': 50257}  # vocabulary, before the text is read
+GIB = 2**30
+
+
+def component(path: str) -> str:
+  """The part of the model that a parameter belongs to."""
+  names = path.split('/')
+  top = {'embedding': 'token embedding', 'head': 'output head', 'position': 'positions'}
+  if path in top:
+    return top[path]
+  if any(name.endswith('_norm') for name in names):
+    return 'norms'
+  if 'meta_router' in names:
+    return 'MetaRouter'
+  if 'ffn' in names:
+    return 'ffn'
+  if names[-2] in ('q', 'k', 'v', 'o'):
+    return 'attention q, k, v, o'
+  if names[-2] in ('in', 'out'):
+    return 'mixer projections'
+  return 'DCT weights' if names[-1] == 'w_spectral' else 'mechanism'
+
+
+def components(model: Decoder, params) -> dict[str, int]:
+  """Parameters by component, without the padding of the vocabulary."""
+  found = Counter()
+  for path, shape in unpadded(model, params).items():
+    found[component(path)] += math.prod(shape)
+  return dict(found)
+
+
+def activations(model: Decoder, params, *, length: int) -> int:
+  """Bytes an example of `length` tokens that the backward pass reads: what autodiff saves.
+
+  XLA keeps less where it recomputes cheap operations. What does not grow with the batch (weights)
+  is left out, by taking the difference of two batches.
+  """
+
+  def saved(batch: int) -> int:
+    tokens_BL = jnp.zeros((batch, length), jnp.int32)
+
+    def loss(params):
+      dropout = {'dropout': jax.random.key(0)}
+      logits_BLV = model.apply({'params': params}, tokens_BL, train=True, rngs=dropout)[0]
+      return jnp.mean(jax.nn.log_softmax(logits_BLV)[:, :, 0])
+
+    residuals = jax.eval_shape(lambda params: jax.vjp(loss, params)[1], params)
+    return sum(math.prod(a.shape) * a.dtype.itemsize for a in jax.tree.leaves(residuals))
+
+  return saved(3) - saved(2)
+
+
+def fft_lengths(model: Decoder, *, length: int) -> dict[int, str]:
+  """`{points: what is transformed}` of the FFTs on `length` tokens that cannot be padded."""
+  found = {}
+  for _, block in model.layers():
+    mixer = block.make(parent=None)
+    if isinstance(mixer, (SGN, FourierQK)) and mixer.uses_fft:
+      if mixer.form == 'published':
+        found[length] = 'the sequence'
+      else:
+        found[2 * mixer.context] = 'the kernel of twice the context'
+    elif isinstance(mixer, (DCTOperator, Routed)) and mixer.width > flops.matrix_up_to():
+      found[mixer.width] = 'the DCT over the width'
+  return found
+
+
+def run(config: ConfigDict, workdir: str | Path) -> int:
+  """Prints the plan of the config; touches neither data nor workdir."""
+  m, t = config.model, config.train
+  check_choice('data.tokenizer', config.data.tokenizer, ASSUMED)
+  vocab = m.vocab or ASSUMED[config.data.tokenizer]
+  model = build(config, vocab=vocab)
+  tokens_BL = jax.ShapeDtypeStruct((1, m.context), jnp.int32)
+  params = jax.eval_shape(model.init, jax.random.key(0), tokens_BL)['params']
+  if not m.vocab:
+    print(f'vocabulary of {vocab} assumed: the tokenizer sets it when it has read the text\n')
+  print('\n'.join(_parameters(model, params)))
+  per_step = flops.costs(model, batch=t.batch, length=m.context)
+  print('\n'.join(['', *_flops(model, per_step, t.batch, m.context), '', *_check(config)]))
+  print('\n'.join(['', *_memory(config, model, params)]))
+  print('\n'.join(['', *_run(config, count(model, params), per_step)]))
+  for points, what in fft_lengths(model, length=m.context).items():
+    if fast_length(points) != points:
+      print(
+        f'an FFT of {points} points ({what}) is of awkward length and may be several times slower '
+        f'than one of {fast_length(points)}; the mathematics does not allow padding'
+      )
+  return 0
+
+
+def _parameters(model: Decoder, params) -> list[str]:
+  total = count(model, params)
+  padded = sum(math.prod(a.shape) for a in jax.tree.leaves(params))
+  rows = [('parameters', '', 'share')]
+  for name, size in components(model, params).items():
+    rows.append((name, f'{size:,}', f'{size / total:.1%}'))
+  rows.append(('total', f'{total:,}', ''))
+  if padded != total:
+    rows.append(
+      (f'stored, {model.vocab:,} tokens padded to {model.padded_vocab:,}', f'{padded:,}', '')
+    )
+  return aligned(rows, right=(1, 2))
+
+
+def _flops(model: Decoder, per_step: dict, batch: int, length: int) -> list[str]:
+  total = sum((cost for cost in per_step.values()), flops.Cost(0, 0))
+  rows = [(f'FLOPs a step, {batch} x {length} tokens', 'forward', 'and backward', 'share')]
+  for name, cost in sorted(per_step.items(), key=lambda item: -item[1].training):
+    share = f'{cost.training / total.training:.2%}'
+    rows.append((name, f'{cost.forward:.3e}', f'{cost.training:.3e}', share))
+  rows.append(('total', f'{total.forward:.3e}', f'{total.training:.3e}', ''))
+  lines = aligned(rows, right=(1, 2, 3))
+  saving = flops.causal_saving(model, batch=batch, length=length)
+  if saving:
+    lines.append(
+      f'scores are counted dense, as computed; {saving:.3e} ({saving / total.forward:.1%}) of the '
+      'forward FLOPs are for keys that a query does not see'
+    )
+  return lines
+
+
+def _check(config: ConfigDict) -> list[str]:
+  """The formulas against XLA's count, on the unrolled small twin."""
+  twin = flops.counting_twin(config)
+  shape = {'batch': 2, 'length': twin.model.context}
+  terms = flops.costs(build(twin), **shape)
+  total = sum((cost for cost in terms.values()), flops.Cost(0, 0))
+  size = f'{twin.model.layers} layers, width {twin.model.width}, 2 x {twin.model.context} tokens'
+  rows = [(f'check on a twin ({size})', 'formulas', 'XLA', 'difference')]
+  for name, ours, gradient in (
+    ('forward', total.forward, False),
+    ('forward and backward', total.training, True),
+  ):
+    theirs = flops.xla_flops(twin, **shape, gradient=gradient)
+    rows.append((name, f'{ours:.4e}', f'{theirs:.4e}', f'{ours / theirs - 1:+.2%}'))
+  return aligned(rows, right=(1, 2, 3))
+
+
+def _memory(config: ConfigDict, model: Decoder, params) -> list[str]:
+  stored = sum(math.prod(a.shape) * a.dtype.itemsize for a in jax.tree.leaves(params))
+  rows_at_once = -(-config.train.batch // config.train.accumulation)
+  saved = rows_at_once * activations(model, params, length=config.model.context)
+  rows = [
+    ('memory', 'GiB'),
+    ('parameters', f'{stored / GIB:.3f}'),
+    ('gradients', f'{stored / GIB:.3f}'),
+    ('Adam moments', f'{2 * stored / GIB:.3f}'),
+    (f'activations of {rows_at_once} examples, all that autodiff saves', f'{saved / GIB:.3f}'),
+    ('total, over all devices together', f'{(4 * stored + saved) / GIB:.3f}'),
+  ]
+  note = 'each device holds its share of the activations, and all of the rest'
+  return [*aligned(rows, right=(1,)), note]
+
+
+def _run(config: ConfigDict, parameters: int, per_step: dict) -> list[str]:
+  t = config.train
+  tokens = t.batch * config.model.context
+  total = sum(cost.training for cost in per_step.values()) * t.steps
+  rule = 6 * parameters * tokens * t.steps
+  rows = [
+    ('the run', ''),
+    ('steps', f'{t.steps:,}'),
+    ('tokens a step', f'{tokens:,}'),
+    ('tokens in all', f'{tokens * t.steps:,}'),
+    ('FLOPs in all, forward and backward', f'{total:.3e}'),
+    ('6 x parameters x tokens, for comparison', f'{rule:.3e}'),
+  ]
+  return aligned(rows, right=(1,))

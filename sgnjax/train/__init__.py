@@ -1,0 +1,1 @@
+"""Training: optimiser, step, loop, checkpoints, logs."""

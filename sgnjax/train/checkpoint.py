@@ -1,0 +1,195 @@
+"""Checkpoints: Orbax, and nowhere else. Everything that a run needs lies in each of them.
+
+`workdir/checkpoints/<step>/` holds `params` (arrays), `state` (step and optimiser, arrays), `data`
+(where the input and the log were, JSON), `config` and `tokenizer` (JSON), so that weights are read
+without an optimiser and without the run's own files.
+"""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+from jax.sharding import SingleDeviceSharding
+from ml_collections import ConfigDict
+from orbax.checkpoint import v1 as ocp
+
+from sgnjax import config as config_lib
+from sgnjax.data import tokenizers
+from sgnjax.errors import UserError
+from sgnjax.models import build
+from sgnjax.train.state import TrainState
+
+TREES, JSON = ('params', 'state'), ('data', 'config', 'tokenizer')
+
+
+class Restored(NamedTuple):
+  """A training state, and what `Checkpoints.save` was given as `data` beside it."""
+
+  state: TrainState
+  data: dict
+
+
+def folder(workdir: str | Path) -> Path:
+  """Where a run keeps its checkpoints."""
+  return Path(workdir).absolute() / 'checkpoints'
+
+
+def committed(workdir: str | Path) -> list[int]:
+  """Steps whose checkpoints are whole, in order. One that was cut off by a kill is none."""
+  root = folder(workdir)
+  return sorted(int(p.name) for p in root.glob('*') if p.name.isdigit() and _whole(p))
+
+
+def _whole(path: Path) -> bool:
+  try:
+    metadata = json.loads((path / '_CHECKPOINT_METADATA').read_text())
+  except (OSError, ValueError):
+    return False
+  return bool(metadata.get('commit_timestamp_nsecs')) and all(
+    (path / item).is_dir() for item in TREES + JSON
+  )
+
+
+def _scores(workdir: str | Path) -> dict[int, float]:
+  """Validation loss of each committed step that was saved with one, nats/token."""
+  found = {}
+  for step in committed(workdir):
+    path = folder(workdir) / str(step) / 'metrics' / 'metrics'
+    if path.is_file():
+      found[step] = json.loads(path.read_text())['loss']
+  return found
+
+
+def best_step(workdir: str | Path) -> int | None:
+  """The committed step of lowest validation loss; without any evaluation, the newest."""
+  found = _scores(workdir)
+  if found:
+    return min(found, key=found.get)
+  return max(committed(workdir), default=None)
+
+
+def _context() -> ocp.Context:
+  registry = ocp.handlers.local_registry(include_global_registry=True)
+  for name in JSON:
+    registry.add(ocp.handlers.JsonHandler, checkpointable_name=name)
+  context = ocp.Context()
+  context.checkpointables.registry = registry
+  return context
+
+
+class Checkpoints:
+  """The checkpoints of one run: the newest `train.keep` and the best by validation loss stay.
+
+  Saving is asynchronous: the arrays are copied, then written while training goes on. `close` waits.
+  Opening removes what a kill left half-written.
+  """
+
+  def __init__(self, workdir: str | Path, config: ConfigDict, tokenizer: Any):
+    if config.train.keep < 1:
+      raise UserError(f'train.keep={config.train.keep}: expected at least 1')
+    self._workdir = Path(workdir)
+    self._fixed = {
+      'config': config_lib.serialise(config),
+      'tokenizer': tokenizer.to_json(),
+    }
+    whole = set(committed(workdir))
+    for path in folder(workdir).glob('*'):
+      if path.name.isdigit() and int(path.name) not in whole:
+        shutil.rmtree(path)
+    policies = ocp.training.preservation_policies
+    self._checkpointer = ocp.training.Checkpointer(
+      folder(workdir),
+      context=_context(),
+      preservation_policy=policies.AnyPreservationPolicy(
+        [
+          policies.LatestN(config.train.keep),
+          policies.BestN(
+            get_metric_fn=lambda metrics: metrics['loss'],
+            reverse=True,
+            n=1,
+            keep_checkpoints_without_metrics=False,
+          ),
+        ]
+      ),
+      cleanup_tmp_directories=True,
+    )
+
+  @property
+  def latest(self) -> int | None:
+    """The newest committed step."""
+    latest = self._checkpointer.latest
+    return latest.step if latest else None
+
+  @property
+  def scores(self) -> dict[int, float]:
+    """Validation loss of each kept step that was saved with one, nats/token."""
+    return {c.step: c.metrics['loss'] for c in self._checkpointer.checkpoints if c.metrics}
+
+  @property
+  def best(self) -> int | None:
+    """The committed step of lowest validation loss, the newest where none was evaluated."""
+    scores = self.scores
+    return min(scores, key=scores.get) if scores else self.latest
+
+  def save(self, state: TrainState, data: dict, validation: float | None = None) -> None:
+    """Saves `state` under its own step, beside `data` (JSON values); returns before it is written.
+
+    validation: loss of this very state, nats/token.
+    """
+    step = int(state.step)
+    items = {'params': state.params, 'state': {'step': state.step, 'opt_state': state.opt_state}}
+    self._checkpointer.save_checkpointables_async(
+      step,
+      items | {'data': data} | self._fixed,
+      force=True,
+      metrics=None if validation is None else {'loss': float(validation)},
+    )
+
+  def restore(self, abstract: TrainState, step: int | None = None) -> Restored:
+    """The state of `step` (the newest), with the shardings of the abstract tree, on any devices."""
+    items = {
+      'params': abstract.params,
+      'state': {'step': abstract.step, 'opt_state': abstract.opt_state},
+      'data': None,
+    }
+    found = self._checkpointer.load_checkpointables(self.latest if step is None else step, items)
+    state = TrainState(params=found['params'], **found['state'])
+    return Restored(state, found['data'])
+
+  def wait(self) -> None:
+    """Waits until what was saved is committed."""
+    self._checkpointer.wait()
+
+  def close(self) -> None:
+    """Waits, and lets go of the folder."""
+    self._checkpointer.close()
+
+
+def load_params(workdir: str | Path, which: str | int = 'best') -> tuple[ConfigDict, Any, Any, int]:
+  """`(config, params, tokenizer, step)` of a run, on this process's first device.
+
+  which: 'best' (by validation loss), 'latest', or a step. Needs neither the optimiser nor the
+  devices of the run. Raises UserError where there is no such checkpoint.
+  """
+  steps = committed(workdir)
+  if not steps:
+    raise UserError(f"workdir '{workdir}' holds no checkpoint; train first (--job=train)")
+  step = {'best': best_step(workdir), 'latest': steps[-1]}.get(which, which)
+  if step not in steps:
+    raise UserError(
+      f"workdir '{workdir}' holds no checkpoint {which}; choose best, latest or {steps}"
+    )
+  path = folder(workdir) / str(step)
+  with _context():
+    found = ocp.load_checkpointables(path, {'config': None, 'tokenizer': None})
+    config = config_lib.deserialise(found['config'])
+    tokenizer = tokenizers.from_json(found['tokenizer'])
+    model = build(config, vocab=tokenizer.vocab_size)
+    here = SingleDeviceSharding(jax.devices()[0])
+    tokens_BL = jax.ShapeDtypeStruct((1, config.model.context), 'int32')
+    shapes = jax.eval_shape(model.init, jax.random.key(0), tokens_BL)['params']
+    abstract = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=here), shapes)
+    params = ocp.load_checkpointables(path, {'params': abstract})['params']
+  return config, params, tokenizer, step

@@ -1,0 +1,152 @@
+"""What a run leaves to read: metrics.jsonl, TensorBoard event files, and lines on the screen.
+
+A line of metrics.jsonl is one of two records, both with `step` (finished steps) and `kind`:
+
+`train`, one an interval of `log_every` steps: `loss` (nats/token over the interval, weighted by
+tokens), `losses` (of each of its steps, exactly as computed), `perplexity`, `bits_per_byte`,
+`tokens`, `lr` and `grad_norm` (last step), `tokens_per_second` and `step_seconds` (absent before
+the second step of a process; pauses left out), and the model's own metrics (interval mean).
+
+`evaluation`: `split`, `protocol`, `loss`, `perplexity`, `bits_per_byte`, `bits_per_character` (char
+tokenizer only), `tokens`, `unigram` and `unigram_bits_per_byte` (of token frequencies alone).
+
+A run that sees the future has `"leaky": true` in every record.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from sgnjax.errors import UserError
+
+LEAKY = ' LEAKY'
+
+
+def mark(leaky: bool) -> str:
+  """What stands beside every number of a run that sees the future."""
+  return LEAKY if leaky else ''
+
+
+def write_atomically(path: str | Path, text: str) -> None:
+  """Replaces a file in one move, so that no reader meets half of it."""
+  path = Path(path)
+  part = path.with_name(f'.{path.name}.part')
+  part.write_text(text, encoding='utf-8')
+  os.replace(part, path)
+
+
+def read_records(workdir: str | Path) -> list[dict]:
+  """The records of a run's metrics.jsonl; a line cut short by a kill ends them."""
+  path = Path(workdir) / 'metrics.jsonl'
+  records = []
+  for line in path.read_text(encoding='utf-8').splitlines() if path.is_file() else []:
+    try:
+      records.append(json.loads(line))
+    except json.JSONDecodeError:
+      break
+  return records
+
+
+class JsonLines:
+  """Appends records to metrics.jsonl; what lies beyond step `keep_until` is forgotten first."""
+
+  def __init__(self, workdir: Path, keep_until: int, *, leaky: bool = False):
+    kept = [r for r in read_records(workdir) if r['step'] <= keep_until]
+    path = workdir / 'metrics.jsonl'
+    write_atomically(path, ''.join(json.dumps(r) + '\n' for r in kept))
+    self._file = path.open('a', encoding='utf-8')
+    self._leaky = leaky
+
+  def write(self, record: dict) -> None:
+    """Adds one record; numbers must be finite."""
+    record = record | ({'leaky': True} if self._leaky else {})
+    self._file.write(json.dumps(record, allow_nan=False) + '\n')
+    self._file.flush()
+
+  def close(self) -> None:
+    self._file.close()
+
+
+class TensorBoard:
+  """Event files under workdir/tensorboard; a resumed run hides what came after its step."""
+
+  def __init__(self, workdir: Path, step: int, *, leaky: bool = False):
+    from tensorboardX import SummaryWriter
+
+    self._writer = SummaryWriter(str(workdir / 'tensorboard'), purge_step=step + 1)
+    self._suffix = mark(leaky).replace(' ', '_')  # tags have no blanks
+
+  def write(self, step: int, group: str, values: dict[str, float]) -> None:
+    """Adds each value as the scalar `group/key` at `step`."""
+    for key, value in values.items():
+      self._writer.add_scalar(f'{group}/{key}{self._suffix}', value, step)
+
+  def close(self) -> None:
+    self._writer.close()
+
+
+class Progress:
+  """Where the run is, its rate and the time left: a bar on a terminal, else a line now and then."""
+
+  EVERY = 5.0  # seconds between plain lines
+
+  def __init__(self, steps: int, step: int, *, show: bool = True, leaky: bool = False):
+    self._steps, self._suffix = steps, mark(leaky)
+    self._show, self._bar, self._last = show, None, 0.0
+    if show and sys.stdout.isatty():
+      from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+      self._bar = Progress(
+        BarColumn(), MofNCompleteColumn(), TextColumn('{task.description}'), refresh_per_second=4
+      )
+      self._task = self._bar.add_task('compiling', total=steps, completed=step)
+      self._bar.start()
+
+  def update(self, step: int, loss: float, tokens_per_second: float | None, left: float | None):
+    """Shows a finished step; `left`: seconds to the end, None while nobody knows."""
+    now = time.monotonic()
+    if not self._show:
+      return
+    text = f'loss {loss:.4f}{self._suffix}'
+    if tokens_per_second is not None:
+      text += f'  {tokens_per_second:,.0f} tokens/s{self._suffix}'
+    if left is not None:
+      text += f'  {duration(left)} left'
+    if self._bar is not None:
+      self._bar.update(self._task, completed=step, description=text)
+    elif now - self._last >= self.EVERY or step == self._steps:
+      self._last = now
+      print(f'step {step}/{self._steps}  {text}', flush=True)
+
+  def say(self, line: str) -> None:
+    """Prints a line of its own, above the bar where there is one."""
+    if self._bar is not None:
+      self._bar.console.print(line, highlight=False, markup=False, soft_wrap=True)
+    else:
+      print(line, flush=True)
+
+  def close(self) -> None:
+    if self._bar is not None:
+      self._bar.stop()
+
+
+def duration(seconds: float) -> str:
+  """`75` -> `1:15`, `4000` -> `1:06:40`."""
+  minutes, rest = divmod(round(seconds), 60)
+  hours, minutes = divmod(minutes, 60)
+  return f'{hours}:{minutes:02d}:{rest:02d}' if hours else f'{minutes}:{rest:02d}'
+
+
+def check_writable(workdir: Path) -> None:
+  """Makes the folder and tries to write in it. Raises UserError."""
+  probe = workdir / f'.write-test-{os.getpid()}'
+  try:
+    workdir.mkdir(parents=True, exist_ok=True)
+    probe.write_text('')
+    probe.unlink()
+  except OSError as error:
+    raise UserError(
+      f"workdir '{workdir}' cannot be written ({error.strerror}); name another with --workdir=DIR"
+    ) from None

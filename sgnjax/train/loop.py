@@ -1,0 +1,298 @@
+"""The training loop: resumes by itself, never waits for the device, saves before it leaves."""
+
+import collections
+import contextlib
+import json
+import math
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from ml_collections import ConfigDict
+
+from sgnjax import audit
+from sgnjax import config as config_lib
+from sgnjax.data import pipeline
+from sgnjax.errors import UserError
+from sgnjax.models import build, count
+from sgnjax.models.decoder import Decoder
+from sgnjax.parallel.mesh import make_mesh
+from sgnjax.train import state as state_lib
+from sgnjax.train.checkpoint import Checkpoints, committed
+from sgnjax.train.evaluation import check_eval, describe, evaluate, measures, place
+from sgnjax.train.initial import start_from
+from sgnjax.train.leave import Clock, Stop
+from sgnjax.train.log import (
+  JsonLines,
+  Progress,
+  TensorBoard,
+  check_writable,
+  mark,
+  read_records,
+  write_atomically,
+)
+from sgnjax.train.optim import make_optimiser
+from sgnjax.train.step import check_batch, make_eval_step, make_train_step
+
+__all__ = ['evaluate', 'make_model', 'train', 'use_compile_cache']
+
+
+def train(config: ConfigDict, workdir: str | Path) -> dict:
+  """Trains to `train.steps` steps, from the newest committed checkpoint of the workdir on.
+
+  Returns `status` ('finished', 'wall time' or a signal's name), `signal` (its number or None),
+  `step`, `leaky`, and `final`: the evaluation record that counts (`eval.pick` in protocol 'paper',
+  else the last one), None before the first. A finished run returns at once.
+
+  A resumed run is the straight one bit for bit: parameters, optimiser, batches and logged losses.
+
+  Raises UserError for a workdir that cannot be written or holds another run, for settings that
+  cannot be, and for a loss that is not finite; LeakError when the audit fails.
+  """
+  started, workdir = time.monotonic(), Path(workdir)
+  check_writable(workdir)
+  _check_same_run(config, workdir)
+  _check(config)
+  optimiser = make_optimiser(config)
+  if config.train.steps in committed(workdir):
+    records = read_records(workdir)
+    leaky = any(r.get('leaky') for r in records)
+    print(f'{workdir} is finished: {config.train.steps} steps')
+    return _result(config, 'finished', config.train.steps, records, leaky)
+  mesh = make_mesh(config)
+  check_batch(config, mesh.shape['data'])
+  if config.train.compile_cache:
+    use_compile_cache()
+  corpus = pipeline.load(config)
+  model = make_model(config, corpus.tokenizer)
+  audited = audit.gate(config, vocab=model.vocab)
+  with contextlib.ExitStack() as stack:
+    checkpoints = Checkpoints(workdir, config, corpus.tokenizer)
+    stack.callback(checkpoints.close)
+    serialised = json.dumps(config_lib.serialise(config), indent=2)
+    write_atomically(workdir / 'config.json', serialised + '\n')
+    write_atomically(workdir / 'audit.json', json.dumps(audited.to_json(), indent=2) + '\n')
+    write_atomically(workdir / 'tokenizer.json', json.dumps(corpus.tokenizer.to_json()) + '\n')
+    run = _Run(config, workdir, corpus, model, optimiser, mesh, checkpoints, audited.leaky)
+    for writer in (run.jsonl, run.board, run.progress):
+      stack.callback(writer.close)
+    run.introduce()
+    stop = stack.enter_context(Stop(started, config.train.wall_minutes))
+    return run.go(stop)
+
+
+def make_model(config: ConfigDict, tokenizer: Any) -> Decoder:
+  """The model for this tokenizer. Raises UserError where model.vocab is another number."""
+  if config.model.vocab not in (None, tokenizer.vocab_size):
+    raise UserError(
+      f'model.vocab={config.model.vocab}, but the tokenizer of this text has '
+      f'{tokenizer.vocab_size} tokens; set --config.model.vocab=none to take its number'
+    )
+  return build(config, vocab=tokenizer.vocab_size)
+
+
+def use_compile_cache() -> None:
+  """Keeps compiled programs in the user's cache folder, unless JAX was given another."""
+  if jax.config.jax_compilation_cache_dir is None:
+    root = Path(os.environ.get('XDG_CACHE_HOME') or Path.home() / '.cache')
+    jax.config.update('jax_compilation_cache_dir', str(root / 'sgnjax' / 'compiled'))
+
+
+def _check(config: ConfigDict) -> None:
+  for key in ('log_every', 'eval_every', 'checkpoint_every'):
+    if config.train[key] < 1:
+      raise UserError(f'train.{key}={config.train[key]}: expected at least 1')
+  if config.train.wall_minutes is not None and config.train.wall_minutes <= 0:
+    raise UserError(
+      f'train.wall_minutes={config.train.wall_minutes}: expected more than 0, or none'
+    )
+  if jax.process_count() > 1:
+    raise UserError(
+      f'{jax.process_count()} processes: training runs in one process in this version'
+    )
+  check_eval(config)
+
+
+def _check_same_run(config: ConfigDict, workdir: Path) -> None:
+  path = workdir / 'config.json'
+  if not path.exists():
+    if committed(workdir):
+      raise UserError(
+        f"workdir '{workdir}' has checkpoints but no config.json; use another --workdir"
+      )
+    return
+  old = json.loads(path.read_text())['config']
+  changed = config_lib.differences(old, config, config_lib.RESUME_FREE)
+  if changed:
+    shown = ', '.join(changed[:5]) + (f' and {len(changed) - 5} more' if len(changed) > 5 else '')
+    raise UserError(
+      f"workdir '{workdir}' holds a run of another config ({shown})\n"
+      'use another --workdir=DIR for this one, or give the old values to resume'
+    )
+
+
+def _result(
+  config: ConfigDict, status: str, step: int, records: list[dict], leaky: bool, number=None
+) -> dict:
+  found = [r for r in records if r['kind'] == 'evaluation']
+  final = found[-1] if found else None
+  if found and config.eval.protocol == 'paper' and config.eval.pick == 'best':
+    final = min(found, key=lambda r: r['loss'])
+  return {'status': status, 'signal': number, 'step': step, 'leaky': leaky, 'final': final}
+
+
+class _Run:
+  """One process's share of a run: the state, what is in flight, and where it is written."""
+
+  def __init__(self, config, workdir, corpus, model, optimiser, mesh, checkpoints, leaky):
+    self.config, self.workdir, self.corpus, self.leaky = config, workdir, corpus, leaky
+    self.mesh, self.checkpoints = mesh, checkpoints
+    self.model = model
+    self.batches = pipeline.train_iterator(config, corpus)
+    self.resumed = checkpoints.latest
+    if self.resumed is None:
+      self.state = state_lib.create(config, model, optimiser, mesh)
+      self.pending, step = [], 0
+    else:
+      abstract = state_lib.abstract(config, model, optimiser, mesh)
+      self.state, data = checkpoints.restore(abstract)
+      self.batches.set_state(data['iterator'])
+      self.pending, step = data['pending'], self.resumed
+    self.step = step  # dispatched steps
+    self.in_flight: collections.deque = collections.deque()
+    self.clock, self.interval = Clock(), Clock()
+    self.jsonl = JsonLines(workdir, step, leaky=leaky)
+    self.board = TensorBoard(workdir, step, leaky=leaky)
+    self.progress = Progress(config.train.steps, step, show=config.train.progress, leaky=leaky)
+    self.train_step = make_train_step(model, optimiser, config, mesh)
+    self.eval_step = make_eval_step(model)
+    self.finite = jax.jit(
+      lambda tree: jnp.all(jnp.stack([jnp.all(jnp.isfinite(a)) for a in jax.tree.leaves(tree)]))
+    )
+
+  def introduce(self) -> None:
+    """Says what runs here, and takes the weights of `init_from` at the start of a run."""
+    from clu import parameter_overview
+
+    say = self.progress.say
+    if self.resumed is not None:
+      say(f'resuming {self.workdir} from step {self.resumed}')
+    elif self.config.init_from is not None:
+      params, lines = start_from(self.config, self.corpus.tokenizer, self.state.params)
+      self.state = self.state.replace(params=params)
+      say('\n'.join(lines))
+    table = parameter_overview.get_parameter_overview(self.state.params, include_stats=False)
+    total = count(self.model, self.state.params)
+    write_atomically(
+      self.workdir / 'parameters.txt',
+      f'{table}\nWithout the padding of the vocabulary: {total:,}\n',
+    )
+    say(f'{total:,} parameters; {self.corpus.source}')
+    if self.leaky:
+      say('allow_leak: this model sees the future; every number of it says LEAKY')
+
+  def go(self, stop: Stop) -> dict:
+    """Steps until the end or a reason to leave."""
+    c, reason = self.config.train, None
+    while self.step < c.steps and reason is None:
+      batch = place(next(self.batches), self.mesh)
+      self.state, metrics = self.train_step(self.state, batch)
+      self.step += 1
+      self.in_flight.append((self.step, metrics))
+      self.collect(1)  # the step before; this one is on the device
+      last = self.step == c.steps
+      validation = None
+      if last or self.step % c.eval_every == 0:
+        validation = self.evaluate()
+      reason = None if last else stop.reason
+      if last or reason or self.step % c.checkpoint_every == 0 or self._is_best(validation):
+        self.save(validation)
+    self.checkpoints.wait()
+    records = read_records(self.workdir)
+    if reason is None:
+      return _result(self.config, 'finished', self.step, records, self.leaky)
+    self.progress.say(
+      f'{reason}: saved step {self.step} of {c.steps}; the same command resumes from there'
+    )
+    return _result(self.config, reason, self.step, records, self.leaky, stop.signal)
+
+  def _is_best(self, validation: float | None) -> bool:
+    best = min(self.checkpoints.scores.values(), default=math.inf)
+    return validation is not None and validation < best
+
+  def collect(self, leave: int) -> None:
+    """Reads the metrics of finished steps, all but the newest `leave`."""
+    while len(self.in_flight) > leave:
+      step, metrics = self.in_flight.popleft()
+      found = {k: v.item() for k, v in jax.device_get(metrics).items()}
+      if not (math.isfinite(found['loss']) and math.isfinite(found['grad_norm'])):
+        said = f'loss {found["loss"]}, gradient norm {found["grad_norm"]}{mark(self.leaky)}'
+        self._not_finite(step, said)
+      self.pending.append(found)
+      for clock in (self.clock, self.interval):
+        clock.tick(found['tokens'])
+      rate = self.clock.rate()
+      left = rate['step_seconds'] * (self.config.train.steps - step) if rate else None
+      self.progress.update(step, found['loss'], rate.get('tokens_per_second'), left)
+      if step % self.config.train.log_every == 0 or step == self.config.train.steps:
+        self.log(step)
+
+  def _not_finite(self, step: int, what: str) -> None:
+    self.checkpoints.wait()
+    batch, last = self.config.train.batch, self.checkpoints.latest
+    good = (
+      'there is no checkpoint yet' if last is None else f'the last good checkpoint is step {last}'
+    )
+    raise UserError(
+      f'step {step} is not finite ({what}); its batch is windows {(step - 1) * batch:,} to '
+      f'{step * batch - 1:,} of the shuffled order of seed {self.config.seed}\n'
+      f'{good} ({self.workdir}); nothing was saved after it; a lower optim.lr is the usual cure'
+    )
+
+  def log(self, step: int) -> None:
+    """Writes the record of the interval that ends with `step`."""
+    tokens = sum(p['tokens'] for p in self.pending)
+    loss = math.fsum(p['loss'] * p['tokens'] for p in self.pending) / max(tokens, 1)
+    ours = ('loss', 'tokens', 'grad_norm', 'lr')
+    values = measures(loss, self.corpus.bytes_per_token['train'])
+    values |= {key: self.pending[-1][key] for key in ('grad_norm', 'lr')}
+    values |= self.interval.rate()
+    for key in self.pending[-1]:
+      if key not in ours:
+        values[key] = math.fsum(p[key] for p in self.pending) / len(self.pending)
+    values = {k: v for k, v in values.items() if v is not None and math.isfinite(v)}
+    losses = [p['loss'] for p in self.pending]
+    self.jsonl.write({'step': step, 'kind': 'train', 'tokens': tokens, **values, 'losses': losses})
+    self.board.write(step, 'train', values)
+    self.pending = []
+    self.interval.restart()
+
+  def evaluate(self) -> float:
+    """Evaluates the newest state, writes the record, returns its loss."""
+    self.collect(0)
+    record = evaluate(
+      self.config, self.corpus, self.eval_step, self.state.params, self.mesh, self.step
+    )
+    if not math.isfinite(record['loss']):
+      self._not_finite(self.step, f'{record["split"]} loss {record["loss"]}{mark(self.leaky)}')
+    self.jsonl.write(record)
+    numbers = {k: v for k, v in record.items() if isinstance(v, float)}
+    self.board.write(self.step, record['split'], numbers)
+    if self.step < self.config.train.steps:  # the job says the last one
+      self.progress.say(describe(record, self.leaky))
+    for clock in (self.clock, self.interval):
+      clock.resume()
+    return record['loss']
+
+  def save(self, validation: float | None) -> None:
+    """Starts a checkpoint of the newest state, which must be finite."""
+    self.collect(0)
+    if not self.finite((self.state.params, self.state.opt_state)):
+      self._not_finite(self.step, 'its update overflows')
+    data = {'iterator': self.batches.get_state(), 'pending': self.pending}
+    self.checkpoints.save(self.state, data, validation)
+    for clock in (self.clock, self.interval):
+      clock.resume()

@@ -1,0 +1,130 @@
+"""One optimiser step, and the sums of an evaluation batch. Optax needs standard dtype promotion."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.sharding import Mesh
+from ml_collections import ConfigDict
+
+from sgnjax.errors import UserError
+from sgnjax.models.decoder import Decoder
+from sgnjax.parallel.mesh import batch_sharding, make_mesh, replicated
+from sgnjax.train.optim import schedule
+from sgnjax.train.state import TrainState
+
+IGNORED = -1  # a target that is not scored
+PASSED_ON = {'mask': 'mask_BL', 'segments': 'segments_BL', 'positions': 'positions_BL'}
+
+
+def cross_entropy(logits_BLV: jax.Array, targets_BL: jax.Array) -> tuple[jax.Array, jax.Array]:
+  """Sum of `-log p(target)` in nats over the targets that are not -1, and their number.
+
+  In float32, or float64 where the logits are.
+  """
+  wide = jnp.promote_types(logits_BLV.dtype, jnp.float32)
+  scored_BL = targets_BL != IGNORED
+  nats_BL = optax.softmax_cross_entropy_with_integer_labels(
+    logits_BLV.astype(wide), jnp.where(scored_BL, targets_BL, 0)
+  )
+  return jnp.sum(jnp.where(scored_BL, nats_BL, 0)), jnp.sum(scored_BL).astype(wide)
+
+
+def _apply(model: Decoder, params, batch: dict[str, jax.Array], **options):
+  extras = {name: batch[key] for key, name in PASSED_ON.items() if key in batch}
+  return model.apply({'params': params}, batch['tokens'], **extras, **options)
+
+
+def check_batch(config: ConfigDict, shards: int) -> None:
+  """Raises UserError where the batch does not divide into microbatches and these over devices."""
+  batch, accumulation = config.train.batch, config.train.accumulation
+  for key in ('batch', 'accumulation'):
+    if config.train[key] < 1:
+      raise UserError(f'train.{key}={config.train[key]}: expected at least 1')
+  unit = accumulation * shards
+  if batch % unit:
+    below, above = batch // unit * unit, -(-batch // unit) * unit
+    would_do = f'{below} or {above}' if below else str(above)
+    raise UserError(
+      f'train.batch={batch} does not divide into train.accumulation={accumulation} microbatches '
+      f'over {shards} device{"s" if shards > 1 else ""}; train.batch={would_do} would do'
+    )
+
+
+def make_train_step(
+  model: Decoder,
+  optimiser: optax.GradientTransformation,
+  config: ConfigDict,
+  mesh: Mesh | None = None,
+) -> Callable[[TrainState, dict], tuple[TrainState, dict[str, jax.Array]]]:
+  """`step(state, batch) -> (state, metrics)`, compiled; the state given is consumed.
+
+  batch: `tokens` and `targets` (B, L), and `mask`, `segments`, `positions` where there are any;
+  rows over the mesh's `data` axis. Microbatch m takes rows m, m + A, ... of the A of
+  `train.accumulation`, so that every device works on its own rows.
+
+  metrics, scalars: loss (nats a scored token, over the whole batch), tokens (scored), grad_norm
+  (before clipping), lr, and the model's own (means over microbatches), auxiliary losses among them.
+
+  Sums over tokens are divided once, after the last microbatch, by the tokens of the whole batch;
+  auxiliary losses add their mean over microbatches.
+  """
+  mesh = make_mesh(config) if mesh is None else mesh
+  accumulation = config.train.accumulation
+  check_batch(config, mesh.shape['data'])
+  rate = schedule(config)
+
+  def step(state: TrainState, batch: dict[str, jax.Array]):
+    key = jax.random.fold_in(jax.random.key(config.seed), state.step)
+    tokens = jnp.sum(batch['targets'] != IGNORED)
+    scored = jnp.maximum(tokens, 1)
+
+    def objective(params, micro, m):
+      dropout = jax.random.fold_in(key, m)
+      logits_BLV, aux, _ = _apply(model, params, micro, train=True, rngs={'dropout': dropout})
+      loss_sum, _ = cross_entropy(logits_BLV, micro['targets'])
+      extra = sum(aux.losses.values(), jnp.zeros((), loss_sum.dtype))
+      scalars = {'loss_sum': loss_sum, **{k: v / accumulation for k, v in aux.metrics.items()}}
+      scalars |= {f'{k}_loss': v / accumulation for k, v in aux.losses.items()}
+      return loss_sum + extra * (scored.astype(loss_sum.dtype) / accumulation), scalars
+
+    def microbatch(total, inputs):
+      (_, scalars), grads = jax.value_and_grad(objective, has_aux=True)(state.params, *inputs)
+      return jax.tree.map(jnp.add, total, grads), scalars
+
+    micros = jax.tree.map(lambda a: a.reshape(-1, accumulation, *a.shape[1:]).swapaxes(0, 1), batch)
+    zeros = jax.tree.map(jnp.zeros_like, state.params)
+    grads, scalars = jax.lax.scan(microbatch, zeros, (micros, jnp.arange(accumulation)))
+    scalars = jax.tree.map(jnp.sum, scalars)
+    grads = jax.tree.map(lambda g: g / scored.astype(g.dtype), grads)
+    updates, opt_state = optimiser.update(grads, state.opt_state, state.params)
+    loss_sum = scalars.pop('loss_sum')
+    metrics = {
+      'loss': loss_sum / scored.astype(loss_sum.dtype),
+      'tokens': tokens,
+      'grad_norm': optax.tree.norm(grads),
+      'lr': rate(state.step),
+      **scalars,
+    }
+    params = optax.apply_updates(state.params, updates)
+    return TrainState(state.step + 1, params, opt_state), metrics
+
+  whole = replicated(mesh)
+  return jax.jit(
+    step,
+    in_shardings=(whole, batch_sharding(mesh)),
+    out_shardings=(whole, whole),
+    donate_argnums=0,
+  )
+
+
+def make_eval_step(model: Decoder) -> Callable[[Any, dict], dict[str, jax.Array]]:
+  """`step(params, batch) -> {'loss_sum', 'tokens'}`: nats over scored targets, their number."""
+
+  def step(params, batch: dict[str, jax.Array]):
+    loss_sum, tokens = cross_entropy(_apply(model, params, batch)[0], batch['targets'])
+    return {'loss_sum': loss_sum, 'tokens': tokens}
+
+  return jax.jit(step)

@@ -1,0 +1,201 @@
+"""Generation against the model itself: teacher forcing, single prompts, the window by hand."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from configs import base
+from sgnjax.decode.generate import generate, pick, write
+from sgnjax.errors import UserError
+from sgnjax.models import build
+
+CONTEXT, VOCAB, SEED = 16, 11, 2
+KINDS = {
+  'softmax': {'mixer': 'softmax'},
+  'rope': {'mixer': 'softmax', 'positions': 'rope'},
+  'routed': {'mixer': 'chiar', 'block': 'chiar', 'meta': False},
+  'meta': {'mixer': 'chiar', 'block': 'chiar'},
+  'sgn': {'mixer': 'sgn'},
+  'sgn_no_positions': {'mixer': 'sgn', 'positions': 'none'},
+  'fourier_qk': {'mixer': 'fourier_qk'},
+  'ega': {'mixer': 'ega'},
+}
+CACHED = ('softmax', 'rope', 'routed')
+ROUTED = ('routed', 'meta')  # DCT first, attention last, and a routed layer between
+PROMPTS = [[3, 1, 4, 1, 5], [9], [2, 6, 5, 3, 5, 8, 9, 7]]
+
+
+@functools.cache
+def make(kind: str):
+  """A small model with random weights large enough that it has opinions."""
+  config = base.get_config().unlock()
+  options = dict(KINDS[kind])
+  config.model.chiar.meta = options.pop('meta', True)
+  config.model.update(options)
+  config.model.update(
+    width=16, heads=2, layers=2 + (kind in ROUTED), context=CONTEXT, vocab=VOCAB, vocab_multiple=8
+  )
+  model = build(config)
+  tokens_BL = jnp.zeros((1, 4), jnp.int32)
+  params = jax.jit(model.init)(jax.random.key(0), tokens_BL)['params']
+  rng = np.random.default_rng(SEED)
+
+  def draw(path, leaf):
+    # Biases and gains stay: a random final bias would have one favourite token.
+    noise = 0.0 if path[-1].key in ('bias', 'scale') else 0.5
+    return leaf + jnp.asarray(noise * rng.standard_normal(leaf.shape), leaf.dtype)
+
+  return model, jax.tree_util.tree_map_with_path(draw, params)
+
+
+@functools.cache
+def teacher(kind: str):
+  """`teach(rows)`: the likeliest token after each prefix of each row, by one forward pass."""
+  model, params = make(kind)
+  return jax.jit(lambda rows: jnp.argmax(model.apply({'params': params}, rows).y_BLD, axis=-1))
+
+
+def argmax_after(kind: str, rows: list[list[int]], width: int = CONTEXT) -> np.ndarray:
+  """What the model says after each token of each row; rows are padded to one width."""
+  padded_BL = np.zeros((len(rows), width), np.int32)
+  for padded_L, row in zip(padded_BL, rows, strict=True):
+    padded_L[: len(row)] = row
+  return np.asarray(teacher(kind)(padded_BL))
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_greedy_is_argmax_of_teacher_forcing_and_batch_is_one_at_a_time(kind):
+  model, params = make(kind)
+  written_BT = generate(model, params, PROMPTS, 8)
+  assert written_BT.shape == (3, 8)
+  assert len(np.unique(written_BT)) > 2
+  rows = [p + row for p, row in zip(PROMPTS, written_BT.tolist(), strict=True)]
+  for prompt, row, taught_L in zip(PROMPTS, rows, argmax_after(kind, rows), strict=True):
+    assert row[len(prompt) :] == taught_L[len(prompt) - 1 : len(row) - 1].tolist()
+  assert written_BT[1].tolist() == generate(model, params, PROMPTS[1:2], 8)[0].tolist()
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_which_models_keep_a_cache(kind):
+  model, _ = make(kind)
+  if kind in CACHED:
+    model.init_cache(1, 4)
+  else:
+    with pytest.raises(UserError, match='cache'):
+      model.init_cache(1, 4)
+
+
+@pytest.mark.parametrize('kind', ['softmax', 'rope', 'sgn_no_positions'])
+def test_sliding_sees_the_last_tokens_of_the_context(kind):
+  model, params = make(kind)
+  written_BT = generate(model, params, PROMPTS, 40, slide=True)
+  windows, expected = [], []
+  for prompt, row in zip(PROMPTS, written_BT.tolist(), strict=True):
+    whole = prompt + row
+    for end in range(len(prompt), len(whole)):
+      windows.append(whole[:end][-CONTEXT:])
+      expected.append(whole[end])
+  taught_BL = argmax_after(kind, windows)
+  assert expected == [taught_BL[i, len(w) - 1] for i, w in enumerate(windows)]
+
+
+@pytest.mark.parametrize('kind', ['rope', 'sgn_no_positions'])
+def test_without_learned_positions_a_generation_runs_past_the_context(kind):
+  model, params = make(kind)
+  prompt, total = PROMPTS[0], 2 * CONTEXT + len(PROMPTS[0])
+  row = generate(model, params, [prompt], 2 * CONTEXT)[0].tolist()
+  taught_L = argmax_after(kind, [prompt + row], total)[0]
+  assert row == taught_L[len(prompt) - 1 : -1].tolist()
+
+
+@pytest.mark.parametrize('kind', ['softmax', 'sgn'])
+def test_draws_follow_seed_and_row_alone(kind):
+  model, params = make(kind)
+  options = {'temperature': 1.0, 'seed': 5}
+  all_BT = generate(model, params, PROMPTS, 8, **options)
+  assert all_BT[:2].tolist() == generate(model, params, PROMPTS[:2], 8, **options).tolist()
+  assert all_BT.max() < VOCAB
+  same_BT = generate(model, params, [PROMPTS[0]] * 2, 8, **options)
+  assert same_BT[0].tolist() == all_BT[0].tolist() != same_BT[1].tolist()
+  assert generate(model, params, PROMPTS, 8, temperature=1.0, seed=6).tolist() != all_BT.tolist()
+
+
+def draws(logits_V, temperature=1.0, **options):
+  """Tokens that 500 draws give."""
+  rows_BV = jnp.tile(jnp.asarray(logits_V, jnp.float32), (500, 1))
+  keys = jax.random.split(jax.random.key(0), 500)
+  token_B = pick(rows_BV, keys, jnp.float32(temperature), **options)
+  return set(np.asarray(token_B).tolist())
+
+
+def test_top_k_keeps_exactly_k_under_ties():
+  assert draws([1.0] * 6, greedy=False, top_k=3) == {0, 1, 2}
+  assert draws([0.0, 2.0, 1.0, 1.0, 1.0], greedy=False, top_k=2) == {1, 2}
+  assert draws([1.0] * 6, greedy=False, top_k=None) == set(range(6))
+  assert draws([1.0] * 6, greedy=True, top_k=None) == {0}
+
+
+def test_a_temperature_near_0_is_greedy_and_never_nan():
+  logits_V = [0.5, -3e38, 0.75, 0.5]
+  assert draws(logits_V, temperature=1e-30, greedy=False, top_k=None) == {2}
+  assert draws(logits_V, greedy=False, top_k=1) == {2}
+  assert 1 not in draws(logits_V, greedy=False, top_k=None)
+
+
+def test_draws_follow_the_softmax():
+  logits_V = np.log([0.6, 0.3, 0.1])
+  keys = jax.random.split(jax.random.key(3), 20_000)
+  rows_BV = jnp.tile(jnp.asarray(logits_V / 2, jnp.float32), (20_000, 1))
+  token_B = pick(rows_BV, keys, jnp.float32(0.5), greedy=False, top_k=None)
+  share_V = np.bincount(np.asarray(token_B), minlength=3) / 20_000
+  np.testing.assert_allclose(share_V, [0.6, 0.3, 0.1], atol=0.015)
+
+
+def test_top_k_above_the_vocabulary_is_no_limit():
+  model, params = make('softmax')
+  row = generate(model, params, PROMPTS[:2], 8, temperature=50.0, top_k=10 * VOCAB, seed=5)
+  assert len(np.unique(row)) > VOCAB // 2
+
+
+@pytest.mark.parametrize(
+  ('prompts', 'options', 'said'),
+  [
+    ([], {}, 'no prompt'),
+    ([[1], []], {}, 'prompt is empty'),
+    ([[1] * 17], {}, 'prompt of 17 tokens is longer than the context of 16'),
+    ([[1] * 17], {'slide': True}, 'prompt of 17 tokens is longer than the context of 16'),
+    ([[1] * 12], {}, '12 tokens of prompt and 5 new ones are 17'),
+    ([[VOCAB]], {}, 'token 11 is outside the vocabulary of 11'),
+    ([[-1]], {}, 'token -1 is outside'),
+    ([[1]], {'tokens': 0}, '0 tokens to generate'),
+    ([[1]], {'temperature': -1.0}, 'temperature -1.0'),
+    ([[1]], {'temperature': float('nan')}, 'temperature nan'),
+    ([[1]], {'top_k': 0}, 'top_k 0'),
+  ],
+)
+def test_what_is_refused(prompts, options, said):
+  model, params = make('softmax')
+  with pytest.raises(UserError, match=said):
+    generate(model, params, prompts, **{'tokens': 5, **options})
+
+
+class Letters:
+  """A tokenizer of eleven letters."""
+
+  def encode(self, text):
+    return ['abcdefghijk'.index(c) for c in text]
+
+  def decode(self, ids):
+    return ''.join('abcdefghijk'[i] for i in ids)
+
+
+@pytest.mark.parametrize('kind', ['softmax', 'sgn'])
+def test_text_in_text_out_past_the_context(kind):
+  model, params = make(kind)
+  written = write(model, params, Letters(), ['abc', 'k'], 30, temperature=0.0)
+  expected_BT = generate(model, params, [[0, 1, 2], [10]], 30, slide=True)
+  assert written.texts == [Letters().decode(row) for row in expected_BT]
+  assert written.seconds > 0

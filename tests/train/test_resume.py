@@ -1,0 +1,106 @@
+"""A run that was stopped and resumed is the straight one, bit for bit."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from sgnjax.data import pipeline
+from sgnjax.parallel.mesh import make_mesh
+from sgnjax.train import loop
+from sgnjax.train.checkpoint import Checkpoints, committed
+from sgnjax.train.log import read_records
+from sgnjax.train.optim import make_optimiser
+from sgnjax.train.state import abstract
+
+from .tiny import tiny
+
+ROOT = Path(__file__).parents[2]
+
+
+def command(text, workdir, what):
+  return [sys.executable, '-m', 'tests.train.driver', str(text), str(workdir), what]
+
+
+@pytest.fixture(scope='module')
+def cache(tmp_path_factory):
+  """An environment whose compiled programs live in a folder of this test, the quick ones too."""
+  return os.environ | {
+    'XDG_CACHE_HOME': str(tmp_path_factory.mktemp('cache')),
+    'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
+  }
+
+
+def restored(config, workdir, step):
+  """State and data of a checkpoint."""
+  tokenizer = pipeline.load(config).tokenizer
+  model, optimiser = loop.make_model(config, tokenizer), make_optimiser(config)
+  checkpoints = Checkpoints(workdir, config, tokenizer)
+  found = checkpoints.restore(abstract(config, model, optimiser, make_mesh(config)), step)
+  checkpoints.close()
+  return found
+
+
+def assert_same_run(config, a, b, step):
+  left, right = (restored(config, w, step) for w in (a, b))
+  jax.tree.map(np.testing.assert_array_equal, left.state, right.state)
+  assert left.data == right.data  # the next batch, and what waits to be logged
+  for key in ('losses', 'loss', 'lr', 'grad_norm', 'step', 'kind'):
+    assert [r.get(key) for r in read_records(a)] == [r.get(key) for r in read_records(b)]
+
+
+def test_sigterm_and_resume(tmp_path, cache):
+  # Straight: in this process, nothing cached. Stopped and resumed: two processes, the second of
+  # which takes the first one's compiled programs.
+  straight, stopped = tmp_path / 'straight', tmp_path / 'stopped'
+  loop.train(tiny(tmp_path), straight)
+  first = subprocess.run(
+    command(tmp_path, stopped, 'sigterm=10'), cwd=ROOT, env=cache, capture_output=True, text=True
+  )
+  assert first.returncode == 128 + signal.SIGTERM, first.stderr
+  assert 'SIGTERM: saved step 10 of 20; the same command resumes from there' in first.stdout
+  assert committed(stopped) == [10]
+  assert any(Path(cache['XDG_CACHE_HOME'], 'sgnjax').rglob('*'))
+  second = subprocess.run(
+    command(tmp_path, stopped, 'sigterm=99'), cwd=ROOT, env=cache, capture_output=True, text=True
+  )
+  assert second.returncode == 0, second.stderr
+  assert f'resuming {stopped} from step 10' in second.stdout
+  assert_same_run(tiny(tmp_path), straight, stopped, 20)
+
+
+@pytest.mark.slow
+def test_kill_9_at_random_moments(tmp_path, cache):
+  straight, killed = tmp_path / 'straight', tmp_path / 'killed'
+  subprocess.run(command(tmp_path, straight, 'fast'), cwd=ROOT, env=cache, check=True)
+  rng = random.Random(0)
+  newest = 0
+  for i in range(10):
+    # From the first line on, while it compiles, or from the first step on.
+    line_to_see, seconds = ('parameters', 3) if i % 2 else ('step', 4)
+    process = subprocess.Popen(
+      command(tmp_path, killed, 'slow'), cwd=ROOT, env=cache, stdout=subprocess.PIPE, text=True
+    )
+    said = []
+    for line in process.stdout:
+      said.append(line)
+      if line_to_see in line.split('/')[0] and 'resuming' not in line:
+        break
+    time.sleep(rng.uniform(0, seconds))
+    process.kill()
+    process.communicate()
+    resumed = [int(line.split()[-1]) for line in said if line.startswith('resuming')]
+    assert resumed == ([newest] if newest else [])  # from the newest committed step, no earlier
+    steps = committed(killed)
+    assert max(steps, default=0) >= newest
+    newest = max(steps, default=0)
+  assert 0 < newest < 240
+  subprocess.run(command(tmp_path, killed, 'fast'), cwd=ROOT, env=cache, check=True)
+  assert_same_run(tiny(tmp_path, train__steps=240), straight, killed, 240)

@@ -1,0 +1,31 @@
+"""A run that takes a second, on a text whose epochs end in the middle of a batch."""
+
+from pathlib import Path
+
+from ml_collections import ConfigDict
+
+from configs import base
+
+TEXT = 'the quick brown fox jumps over the lazy dog; pack my box with five dozen jugs. ' * 8
+
+
+def tiny(folder: Path, **changes) -> ConfigDict:
+  """The config; `changes` are dotted keys with __ for the dot."""
+  path = folder / 'text.txt'
+  path.write_text(TEXT)
+  c = base.get_config().unlock()
+  c.data.name, c.data.path, c.data.threads, c.data.stride = 'text', str(path), 0, 5
+  c.model.layers, c.model.width, c.model.heads, c.model.context = 1, 16, 2, 16
+  c.model.vocab_multiple = 8
+  c.train.steps, c.train.batch, c.train.log_every = 20, 8, 4
+  c.train.eval_every, c.train.checkpoint_every = 10, 10
+  c.train.compile_cache = False
+  c.optim.warmup = 2
+  c.eval.batch = 8
+  for key, value in changes.items():
+    *groups, leaf = key.split('__')
+    node = c
+    for group in groups:
+      node = node[group]
+    node[leaf] = value
+  return c.lock()
