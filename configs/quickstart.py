@@ -1,6 +1,7 @@
-"""Quickstart: gated causal SGN on the text inside Python itself.
+"""Quickstart: gated causal SGN learns English from the text inside Python itself.
 
 Command: python launch/main.py --config=configs/quickstart.py
+Cost: 300 steps of 32 x 128 characters, about two minutes on two CPU cores, no download.
 """
 
 from configs import base
@@ -9,4 +10,8 @@ from configs import base
 def get_config():
   c = base.get_config()
   c.model.mixer = 'sgn'
+  c.train.steps = 300
+  c.train.eval_every = 100
+  c.train.checkpoint_every = 100
+  c.optim.warmup = 30
   return c
