@@ -58,7 +58,6 @@ VARIANTS = {
   'sgn masked': config_of('sgn', sgn__operator='masked'),
   'sgn bare': config_of('sgn', 'published', sgn__gated=False, block='sgn'),
   'fourier_qk dc': config_of('fourier_qk', 'published', fourier_qk__filter='dc'),
-  'fourier_qk nyquist': config_of('fourier_qk', 'published', fourier_qk__filter='nyquist'),
   'fourier_qk hats': config_of('fourier_qk', 'published', fourier_qk__filter='mexican_hat'),
   'fourier_qk wide': config_of('fourier_qk', 'published', fourier_qk__sigma=16.0),
   'ega prefix': config_of('ega', ega__znorm='prefix', positions='rope'),

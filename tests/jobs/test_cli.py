@@ -1,0 +1,144 @@
+"""What a user's mistake is answered with: one or two lines, exit status 2, no traceback."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from launch import main
+
+CONFIGS = Path(__file__).parents[2] / 'configs'
+TINY = [
+  '--config.mesh.data=1',
+  '--config.model.layers=1',
+  '--config.model.width=16',
+  '--config.model.heads=2',
+  '--config.model.context=16',
+  '--config.train.steps=2',
+  '--config.train.batch=8',
+  '--config.train.eval_every=2',
+  '--config.train.checkpoint_every=2',
+  '--config.train.compile_cache=false',
+  '--config.optim.warmup=1',
+  '--config.eval.batch=8',
+  '--config.sample.tokens=4',
+]
+
+
+def call(*flags: str, config: str = 'quickstart', tiny: bool = True) -> int:
+  return main.main([f'--config={CONFIGS}/{config}.py', *(TINY if tiny else ()), *flags])
+
+
+def refused(capsys, *flags: str, said: str, status: int = 2, **options) -> None:
+  assert call(*flags, **options) == status
+  error = capsys.readouterr().err.strip()
+  assert error.startswith('error: ')
+  assert 'Traceback' not in error
+  assert len(error.splitlines()) <= 2
+  assert said in error
+
+
+@pytest.fixture(scope='module')
+def run_of_text(tmp_path_factory):
+  """A finished tiny run on a small file of text: (workdir, flags)."""
+  folder = tmp_path_factory.mktemp('run')
+  (folder / 'text.txt').write_text('the quick brown fox jumps over the lazy dog. ' * 40)
+  flags = ['--config.data.name=text', f'--config.data.path={folder}/text.txt']
+  assert call(f'--workdir={folder}/run', *flags) == 0
+  return folder / 'run', flags
+
+
+@pytest.mark.parametrize(
+  ('flags', 'said'),
+  [
+    (['--config.model.widht=3'], "did you mean 'model.width'"),
+    (['--config.model.mixer=sgm'], "mixer 'sgm' is not known; did you mean 'sgn'"),
+    (['--config.model.form=casual'], "did you mean 'causal'"),
+    (['--config.model.width=15'], 'does not divide'),
+    (['--config.model.block=chiar'], 'does not fit'),
+    (['--config.train.steps=x'], 'expected int'),
+    (['--config.train.steps=0'], 'train.steps=0'),
+    (['--config.optim.warmup=9'], 'optim.warmup=9'),
+    (['--config.mesh.data=-1', '--config.train.batch=7'], 'train.batch=8 would do'),
+    (['--config.mesh.data=9'], 'does not fit 8 devices'),
+    (['--config.data.name=txt'], "did you mean 'text'"),
+    (['--config.data.name=text'], 'data.path'),
+    (['--config.data.name=text', '--config.data.path=nowhere.txt'], 'nowhere.txt'),
+    (['--config.data.tokenizer=chr'], "did you mean 'char'"),
+    (['--job=trian'], "did you mean 'train'"),
+    (['--conifg=x'], "did you mean '--config'"),
+    (['--config.init_from=nowhere'], 'nowhere'),
+  ],
+)
+def test_mistakes_on_the_command_line(capsys, tmp_path, flags, said):
+  refused(capsys, f'--workdir={tmp_path}', *flags, said=said)
+
+
+def test_a_config_that_is_not_there(capsys):
+  refused(capsys, config='quikstart', said='quickstart.py')
+
+
+@pytest.mark.parametrize(
+  ('content', 'said'),
+  [(b'', 'empty'), (b'0123456789', 'context'), (b'abc\xff\xfe' * 99, 'UTF-8')],
+)
+def test_files_that_are_no_text_to_learn_from(capsys, tmp_path, content, said):
+  (tmp_path / 'f.txt').write_bytes(content)
+  path = f'--config.data.path={tmp_path}/f.txt'
+  refused(capsys, f'--workdir={tmp_path}/w', '--config.data.name=text', path, said=said)
+
+
+def test_a_workdir_that_cannot_be_one(capsys, tmp_path):
+  (tmp_path / 'file').write_text('x')
+  refused(capsys, f'--workdir={tmp_path}/file', said='file')
+  if os.geteuid():
+    tmp_path.chmod(0o500)
+    refused(capsys, f'--workdir={tmp_path}/new', said='new')
+
+
+def test_a_workdir_of_another_config(capsys, run_of_text):
+  workdir, flags = run_of_text
+  refused(
+    capsys,
+    f'--workdir={workdir}',
+    *flags,
+    '--config.optim.lr=0.5',
+    said='optim.lr: 0.001 -> 0.5',
+  )
+
+
+def test_samples_and_what_they_refuse(capsys, run_of_text):
+  workdir, _ = run_of_text
+  assert main.main([f'--workdir={workdir}', '--job=sample', '--config.sample.prompt=the ']) == 0
+  assert 'the ' in capsys.readouterr().out
+  for prompt, said in (('THE', "'T'"), ('the quick brown fox jumps', '16')):
+    flags = [f'--workdir={workdir}', '--job=sample', f'--config.sample.prompt={prompt}']
+    assert main.main(flags) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_finished_run_says_so(capsys, run_of_text):
+  workdir, flags = run_of_text
+  assert call(f'--workdir={workdir}', *flags) == 0
+  assert 'finished' in capsys.readouterr().out
+
+
+def test_no_config_and_no_run(capsys, tmp_path):
+  assert main.main([]) == 2
+  assert '--config=configs/quickstart.py' in capsys.readouterr().err
+  assert main.main([f'--workdir={tmp_path}', '--job=sample']) == 2
+  assert 'config.json' in capsys.readouterr().err
+
+
+def test_a_leak_is_refused_with_a_status_of_its_own(capsys, tmp_path):
+  refused(
+    capsys, f'--workdir={tmp_path}', '--config.model.form=published', said='layer 00', status=3
+  )
+
+
+def test_the_list_of_configs(capsys):
+  assert main.main(['--job=list']) == 0
+  lines = capsys.readouterr().out.splitlines()
+  names = {p.name for p in CONFIGS.glob('*.py')} - {'base.py'}
+  assert {line.split()[0].removeprefix('configs/') for line in lines} == names
+  assert all(len(line.split(maxsplit=1)) == 2 for line in lines)
