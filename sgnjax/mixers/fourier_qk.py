@@ -68,8 +68,10 @@ class FourierQK(Attention):
 
   @property
   def causal(self) -> bool:
-    # The published DC filter gives constant scores: uniform attention over the past, no leak.
-    return self.form == 'causal' or (self.form == 'published' and self.filter == 'dc')
+    # The published DC filter gives constant scores: uniform attention over the past, no leak. Not
+    # so once RoPE turns the constants by their positions.
+    uniform = self.filter == 'dc' and self.positions != 'rope'
+    return self.form == 'causal' or (self.form == 'published' and uniform)
 
   @property
   def uses_fft(self) -> bool:

@@ -63,6 +63,8 @@ def build(config: ConfigDict, *, vocab: int | None = None, capture: bool = False
   for key in ('layers', 'width', 'heads', 'context', 'ffn', 'vocab_multiple'):
     if m[key] < 1:
       raise UserError(f'model.{key}={m[key]}: expected at least 1')
+  if m.width < 2:
+    raise UserError(f'model.width={m.width}: expected at least 2')
   if m.width % m.heads:
     raise UserError(f'model.width={m.width} does not divide into model.heads={m.heads}')
   if m.positions == 'rope' and m.width // m.heads % 2:

@@ -26,6 +26,10 @@ CASES = {
   'fourier_qk-rope': ('fourier_qk', {'norm': 'l2', 'positions': 'rope'}),
   'fourier_qk-published': ('fourier_qk', {'form': 'published', 'norm': 'l2'}),
   'fourier_qk-published-dc': ('fourier_qk', {'form': 'published', 'filter': 'dc'}),
+  'fourier_qk-published-dc-rope': (
+    'fourier_qk',
+    {'form': 'published', 'filter': 'dc', 'norm': 'l2', 'positions': 'rope'},
+  ),
   'fourier_qk-bidirectional': ('fourier_qk', {'form': 'bidirectional', 'norm': 'l2'}),
   'ega': ('ega', {}),
   'ega-2': ('ega', {'scales': 2}),
@@ -40,7 +44,7 @@ CASES = {
 }
 CAUSAL = [c for c, (name, options) in CASES.items() if MIXERS[name](**SIZES, **options).causal]
 LEAKY = [c for c in CASES if c not in CAUSAL]
-NO_MASK = {'sgn-published', 'fourier_qk-published', 'fourier_qk-published-dc'}
+NO_MASK = {c for c in CASES if c.startswith(('sgn-published', 'fourier_qk-published'))}
 SEGMENTS = {c for c in CASES if c.startswith(('softmax', 'ega', 'chiar')) and c != 'ega-published'}
 CACHED = [c for c in CAUSAL if c.startswith(('softmax', 'chiar'))]
 
