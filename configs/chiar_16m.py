@@ -3,8 +3,8 @@
 Command: python launch/main.py --config=configs/chiar_16m.py --job=plan
 Cost: see the plan. Hardware: one GPU. Result: not run yet.
 Its baseline: --config.model.mixer=chiar_attention (16,025,344 parameters).
-tau: 0.869, the mean spectral entropy of white noise at width 256; calibrate it on text before a
-long run.
+tau: 0.869, the mean spectral entropy of white noise at width 256, not one
+calibrated on text.
 """
 
 from configs import base

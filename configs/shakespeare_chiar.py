@@ -2,8 +2,8 @@
 
 Command: python launch/main.py --config=configs/shakespeare_chiar.py
 Cost: 5,000 steps of 64 x 256 tokens. Hardware: one GPU. Result: not run yet at full size.
-tau: 0.869, the mean spectral entropy of white noise at width 256; calibrate it on text before a
-long run.
+tau: 0.869, the mean spectral entropy of white noise at width 256, not one
+calibrated on text.
 """
 
 from configs import base

@@ -62,6 +62,9 @@ def main(argv: list[str] | None = None) -> int:
   except UserError as error:
     print(f'error: {error}', file=sys.stderr)
     return 3 if isinstance(error, LeakError) else 2
+  except KeyboardInterrupt:  # training hears it itself, and saves
+    print('interrupted', file=sys.stderr)
+    return 130
   except BrokenPipeError:  # the reader of a pipe left
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 1

@@ -4,6 +4,7 @@ import ast
 import hashlib
 import importlib.util
 import json
+import os
 import re
 import sys
 import traceback
@@ -14,7 +15,8 @@ from ml_collections import ConfigDict, config_dict
 
 from sgnjax.errors import UserError, nearest
 
-# What may change between the two halves of a resumed run: nothing that touches the numbers.
+# What may change between the two halves of a resumed run: nothing that touches the numbers, but for
+# the rounding of another mesh.
 RESUME_FREE = (
   'sample.',
   'mesh.',
@@ -24,7 +26,6 @@ RESUME_FREE = (
   'train.progress',
   'train.compile_cache',
   'train.keep',
-  'audit.',
 )
 
 
@@ -34,8 +35,8 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> ConfigDict:
   Raises UserError for a missing file, a failing one, an unknown key or a value of the wrong type.
   """
   path = Path(path)
-  if not path.is_file():
-    folder = path.parent if path.parent.is_dir() else Path('configs')
+  if not os.path.isfile(path):  # Path.is_file() raises for a name too long
+    folder = path.parent if os.path.isdir(path.parent) else Path('configs')
     names = [
       str(f) for f in sorted(folder.glob('*.py')) if f.name not in ('__init__.py', 'base.py')
     ]
@@ -131,7 +132,7 @@ def _parse(key: str, text: str, kind: type):
     return truth[text.lower()]
   try:
     value = ast.literal_eval(text)
-  except (ValueError, SyntaxError):
+  except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
     raise wrong from None
   if kind is int and isinstance(value, float) and value.is_integer():
     return int(value)  # 1e3 is a thousand
@@ -217,17 +218,15 @@ def _tuples(value):
   return tuple(_tuples(v) for v in value) if isinstance(value, list) else value
 
 
-def store(config: ConfigDict, workdir: str | Path) -> None:
-  """Writes `config.json` into the workdir."""
-  (Path(workdir) / 'config.json').write_text(json.dumps(serialise(config), indent=2) + '\n')
-
-
 def stored(workdir: str | Path, overrides: Sequence[str] = ()) -> ConfigDict:
   """The config that a run left in its workdir, with overrides. Raises UserError."""
   path = Path(workdir) / 'config.json'
   if not path.is_file():
     raise UserError(f"workdir '{workdir}' holds no config.json; name the config with --config=FILE")
-  config = deserialise(json.loads(path.read_text()))
+  try:
+    config = deserialise(json.loads(path.read_text()))
+  except (ValueError, KeyError, TypeError):
+    raise UserError(f"'{path}' is not a config that a run of sgnjax left") from None
   for override in overrides:
     apply_override(config, override)
   return config

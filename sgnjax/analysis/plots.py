@@ -213,7 +213,9 @@ def attention_by_piece(
   figure = _figure(3.0)
   ax = figure.subplots()
   ax.bar(range(len(common)), [share_L[places[p]].mean() for p in common], color=BLUE)
-  ax.axhline(share_L.mean(), color=ORANGE, linestyle='--', label=f'all: {share_L.mean():.0%}')
+  ax.axhline(
+    share_L.mean(), color=ORANGE, linestyle='--', label=_mark(f'all: {share_L.mean():.0%}', leaky)
+  )
   ax.set_xticks(range(len(common)), common, family=MONO, parse_math=False)
   ax.set(xlabel=f'the {len(common)} commonest tokens', ylabel='share to attention', ylim=(0, 1))
   ax.legend(frameon=False)

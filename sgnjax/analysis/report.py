@@ -197,7 +197,7 @@ def _headline(evaluations: list[dict], step: int, settings, leaky: bool) -> str:
     (f'{best["unigram"]:.3f}', 'nats per token from token frequencies alone'),
   ]
   boxes = ''.join(f'<div class="tile"><b>{value}</b>{_e(name)}</div>' for value, name in tiles)
-  saved = 1 - best['loss'] / best['unigram']
+  saved = 1 - best['loss'] / best['unigram'] if best['unigram'] else 0  # a text of one character
   how = 'the whole split in order' if settings.eval.protocol == 'full' else 'random batches'
   line = (
     f'On the {_e(settings.eval.split)} split ({how}, {best["tokens"]:,} tokens) after step '

@@ -87,9 +87,12 @@ def _read(given: str | None) -> list[tuple[str, bytes]]:
   """The file at `given`, or the *.txt files of that folder in sorted order, with their names."""
   if not given:
     raise UserError('data.name=text needs data.path=FILE or FOLDER')
-  path = Path(given).expanduser()
-  if not path.exists():
-    names = os.listdir(path.parent) if path.parent.is_dir() else []
+  path = Path(os.path.expanduser(given))
+  if not os.path.exists(path):  # Path.exists() raises for a folder that may not be entered
+    try:
+      names = os.listdir(path.parent)
+    except OSError:
+      names = []
     close = difflib.get_close_matches(path.name, sorted(names), n=1, cutoff=0.5)
     hint = f"; did you mean '{path.parent / close[0]}'?" if close else ''
     raise UserError(f"data.path '{given}' does not exist{hint}")

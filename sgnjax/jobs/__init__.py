@@ -1,4 +1,4 @@
-"""The jobs of `launch/main.py`: each is a module here with `run(config, workdir) -> exit status`."""
+"""The jobs of `launch/main.py`: each a module here with `run(config, workdir) -> exit status`."""
 
 JOBS = {
   'train': 'train the model, resuming what the workdir holds',

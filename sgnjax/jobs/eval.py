@@ -13,7 +13,7 @@ from sgnjax.models import build
 from sgnjax.parallel.mesh import make_mesh, replicated
 from sgnjax.train.checkpoint import load_params
 from sgnjax.train.evaluation import check_eval, describe, evaluate
-from sgnjax.train.log import write_atomically
+from sgnjax.train.log import check_writable, write_atomically
 from sgnjax.train.step import make_eval_step
 
 # What may differ from the run that is evaluated: nothing of the model or of its text.
@@ -25,6 +25,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
 
   check_eval(config)
   trained, params, tokenizer, step = load_params(workdir)
+  check_writable(workdir)
   changed = config_lib.differences(trained, config, FREE)
   if changed:
     raise UserError(

@@ -60,6 +60,8 @@ class EGA(Attention):
 
   def check(self) -> None:
     check_choice('model.ega.znorm', self.statistic, ZNORMS)
+    if self.scales < 1:
+      raise UserError(f'model.ega.scales={self.scales}: expected at least 1')
     if self.form == 'causal' and self.statistic == 'sequence':
       raise UserError(
         "model.ega.znorm='sequence' sees the future, but model.form is 'causal'; "

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgnjax.errors import check_choice
+from sgnjax.errors import UserError, check_choice
 from sgnjax.mixers.base import Aux, Mixed
 from sgnjax.mixers.softmax import Attention
 from sgnjax.ops import filters
@@ -80,6 +80,11 @@ class FourierQK(Attention):
   def check(self) -> None:
     check_choice('model.fourier_qk.filter', self.filter, FILTERS)
     check_choice('model.fourier_qk.norm', self.norm, ('sum', 'l2'))
+    for key in ('sigma', 'bin'):
+      if not getattr(self, key) > 0:
+        raise UserError(f'model.fourier_qk.{key}={getattr(self, key)}: expected more than 0')
+    if not self.periods or not all(period > 0 for period in self.periods):
+      raise UserError(f'model.fourier_qk.periods={self.periods}: expected numbers above 0')
 
   @nn.compact
   def __call__(

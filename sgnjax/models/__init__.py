@@ -34,7 +34,8 @@ def resolve_stack(config: ConfigDict) -> tuple[tuple[tuple[str, ...], int], ...]
       stack = ((m.mixer, m.layers),)
   resolved = []
   for entry in stack:
-    if not isinstance(entry, tuple) or len(entry) != 2 or not isinstance(entry[1], int):
+    pair = isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], (str, tuple))
+    if not pair or type(entry[1]) is not int or entry[1] < 0:
       raise UserError(f'model.stack: expected ((unit, repeats), ...), got the entry {entry!r}')
     unit = (entry[0],) if isinstance(entry[0], str) else tuple(entry[0])
     for name in unit:
@@ -52,15 +53,22 @@ def build(config: ConfigDict, *, vocab: int | None = None, capture: bool = False
   capture: fill `aux.debug`. Raises UserError for names, sizes and forms that do not fit together.
   """
   m = config.model
-  vocab = m.vocab or vocab
-  if not vocab:
+  vocab = m.vocab if m.vocab is not None else vocab
+  if vocab is None:
     raise UserError('model.vocab is not set, and there is no tokenizer to take it from')
+  if vocab < 1:
+    raise UserError(f'model.vocab={vocab}: expected at least 1')
   check_choice('mixer', m.mixer, MIXERS)
   check_choice('model.form', m.form, FORMS)
   check_choice('model.block', m.block, BLOCKS)
   check_choice('model.positions', m.positions, ('learned', 'rope', 'none'))
   check_choice('model.dtype', m.dtype, DTYPES)
-  for key in ('layers', 'width', 'heads', 'context', 'ffn', 'vocab_multiple'):
+  if not 0 <= m.dropout < 1:
+    raise UserError(f'model.dropout={m.dropout}: expected 0 or more and less than 1')
+  for key in ('init_std', 'rope_base'):
+    if not m[key] > 0:
+      raise UserError(f'model.{key}={m[key]}: expected more than 0')
+  for key in ('layers', 'width', 'heads', 'context', 'ffn', 'vocab_multiple', 'scan_unroll'):
     if m[key] < 1:
       raise UserError(f'model.{key}={m[key]}: expected at least 1')
   if m.width < 2:

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 from sgnjax.errors import UserError
 from sgnjax.mixers import Mixed
 from sgnjax.mixers.base import LayerNorm
-from sgnjax.mixers.base import LayerNorm
 from sgnjax.models.stack import Group, Stack
 from sgnjax.ops.dtypes import wide
 

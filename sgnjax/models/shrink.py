@@ -24,7 +24,7 @@ def shrink(config: ConfigDict, *, vocab: int = 61, width: int = 32) -> ConfigDic
   m.stack = tuple((unit, min(repeats, 2)) for unit, repeats in resolve_stack(config))
   m.layers = sum(len(unit) * repeats for unit, repeats in m.stack)
   m.width = min(m.width, width)
-  m.heads = math.gcd(min(m.heads, 4), m.width)
+  m.heads = math.gcd(m.heads, 4)
   m.context = min(m.context, 1024)
   m.vocab = vocab
   m.vocab_multiple = 16

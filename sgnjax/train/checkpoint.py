@@ -70,6 +70,18 @@ def best_step(workdir: str | Path) -> int | None:
   return max(committed(workdir), default=None)
 
 
+def check_same_tokenizer(workdir: str | Path, tokenizer: Any) -> None:
+  """Raises UserError where a run would go on with other tokens behind the same ids."""
+  path = Path(workdir) / 'tokenizer.json'
+  if not (committed(workdir) and path.is_file()):
+    return
+  if json.loads(path.read_text(encoding='utf-8')) != tokenizer.to_json():
+    raise UserError(
+      f"the text has another vocabulary than when '{workdir}' was trained on it; resume with the "
+      'same text, or use another --workdir=DIR'
+    )
+
+
 def _context() -> ocp.Context:
   registry = ocp.handlers.local_registry(include_global_registry=True)
   for name in JSON:

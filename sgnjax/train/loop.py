@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import hashlib
 import json
 import math
 import os
@@ -21,7 +22,7 @@ from sgnjax.models import build, count
 from sgnjax.models.decoder import Decoder
 from sgnjax.parallel.mesh import make_mesh
 from sgnjax.train import state as state_lib
-from sgnjax.train.checkpoint import Checkpoints, committed
+from sgnjax.train.checkpoint import Checkpoints, check_same_tokenizer, committed
 from sgnjax.train.evaluation import check_eval, describe, evaluate, measures, place
 from sgnjax.train.initial import start_from
 from sgnjax.train.leave import Clock, Stop
@@ -67,6 +68,7 @@ def train(config: ConfigDict, workdir: str | Path) -> dict:
   if config.train.compile_cache:
     use_compile_cache()
   corpus = pipeline.load(config)
+  check_same_tokenizer(workdir, corpus.tokenizer)
   model = make_model(config, corpus.tokenizer)
   audited = audit.gate(config, vocab=model.vocab)
   with contextlib.ExitStack() as stack:
@@ -101,6 +103,14 @@ def use_compile_cache() -> None:
     jax.config.update('jax_compilation_cache_dir', str(root / 'sgnjax' / 'compiled'))
 
 
+def _identity(corpus: pipeline.Corpus) -> str:
+  """Names the tokens of all splits: the order of a resumed run is that of the same text only."""
+  digest = hashlib.sha256()
+  for name in sorted(corpus.splits):
+    digest.update(corpus.splits[name].tobytes())
+  return digest.hexdigest()
+
+
 def _check(config: ConfigDict) -> None:
   for key in ('log_every', 'eval_every', 'checkpoint_every'):
     if config.train[key] < 1:
@@ -124,9 +134,8 @@ def _check_same_run(config: ConfigDict, workdir: Path) -> None:
         f"workdir '{workdir}' has checkpoints but no config.json; use another --workdir"
       )
     return
-  old = json.loads(path.read_text())['config']
-  changed = config_lib.differences(old, config, config_lib.RESUME_FREE)
-  if changed:
+  changed = config_lib.differences(config_lib.stored(workdir), config, config_lib.RESUME_FREE)
+  if changed and committed(workdir):  # a run that left no checkpoint may be begun anew
     shown = ', '.join(changed[:5]) + (f' and {len(changed) - 5} more' if len(changed) > 5 else '')
     raise UserError(
       f"workdir '{workdir}' holds a run of another config ({shown})\n"
@@ -159,6 +168,11 @@ class _Run:
     else:
       abstract = state_lib.abstract(config, model, optimiser, mesh)
       self.state, data = checkpoints.restore(abstract)
+      if data['text'] != _identity(corpus):
+        raise UserError(
+          f"the text ({corpus.source}) is not the one that '{workdir}' was trained on; resume with "
+          'the same text, or use another --workdir=DIR'
+        )
       self.batches.set_state(data['iterator'])
       self.pending, step = data['pending'], self.resumed
     self.step = step  # dispatched steps
@@ -292,7 +306,11 @@ class _Run:
     self.collect(0)
     if not self.finite((self.state.params, self.state.opt_state)):
       self._not_finite(self.step, 'its update overflows')
-    data = {'iterator': self.batches.get_state(), 'pending': self.pending}
+    data = {
+      'iterator': self.batches.get_state(),
+      'pending': self.pending,
+      'text': _identity(self.corpus),
+    }
     self.checkpoints.save(self.state, data, validation)
     for clock in (self.clock, self.interval):
       clock.resume()

@@ -41,9 +41,7 @@ def fresh_python(code, **environment):
 
 
 def test_embedded_is_english_without_repeated_paragraphs():
-  start = time.perf_counter()
   text = sources.embedded()
-  assert time.perf_counter() - start < 3
   assert 500_000 < len(text) < 1_500_000
   assert 'The "yield" statement' in text
   assert 'SequenceMatcher is a flexible class' in text  # of a docstring

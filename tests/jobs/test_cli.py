@@ -107,6 +107,19 @@ def test_a_workdir_of_another_config(capsys, run_of_text):
   )
 
 
+@pytest.mark.parametrize(
+  ('old', 'new', 'said'),
+  [('quick', 'quiet', 'is not the one'), ('quick', 'QUICK', 'another vocabulary')],
+)
+def test_another_text_behind_the_same_path(capsys, tmp_path, old, new, said):
+  (tmp_path / 'text.txt').write_text(text := 'the quick brown fox jumps over the lazy dog. ' * 40)
+  flags = [f'--workdir={tmp_path}/w', '--config.data.name=text']
+  flags += [f'--config.data.path={tmp_path}/text.txt', '--config.train.checkpoint_every=1']
+  assert call(*flags, '--config.train.wall_minutes=1e-9', '--config.train.steps=4') == 0
+  (tmp_path / 'text.txt').write_text(text.replace(old, new))
+  refused(capsys, *flags, '--config.train.steps=4', said=said)
+
+
 def test_samples_and_what_they_refuse(capsys, run_of_text):
   workdir, _ = run_of_text
   assert main.main([f'--workdir={workdir}', '--job=sample', '--config.sample.prompt=the ']) == 0
