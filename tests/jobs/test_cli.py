@@ -109,7 +109,7 @@ def test_a_workdir_of_another_config(capsys, run_of_text):
 
 @pytest.mark.parametrize(
   ('old', 'new', 'said'),
-  [('quick', 'quiet', 'is not the one'), ('quick', 'QUICK', 'another vocabulary')],
+  [('lazy dog', 'dog lazy', 'is not the one'), ('quick', 'QUICK', 'another vocabulary')],
 )
 def test_another_text_behind_the_same_path(capsys, tmp_path, old, new, said):
   (tmp_path / 'text.txt').write_text(text := 'the quick brown fox jumps over the lazy dog. ' * 40)
