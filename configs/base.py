@@ -18,7 +18,9 @@ def get_config() -> ConfigDict:
   c.init_from = optional(str)  # workdir of another run whose weights to start from
 
   c.model = ConfigDict()
-  c.model.mixer = 'softmax'  # softmax | sgn | fourier_qk | ega | chiar
+  # softmax | sgn | fourier_qk | ega | ega_fourier_qk | chiar | linear | performer | haar | fnet |
+  # uniform | identity
+  c.model.mixer = 'softmax'
   c.model.form = 'causal'  # causal | published (as in the paper, leak included) | bidirectional
   c.model.stack = optional(tuple)  # ((unit, repeats), ...); None: the mixer in every layer
   c.model.block = 'prenorm'  # prenorm | postnorm | sgn | chiar
@@ -29,7 +31,7 @@ def get_config() -> ConfigDict:
   c.model.context = 128
   c.model.vocab = optional(int)  # None: the tokenizer's
   c.model.vocab_multiple = 64
-  c.model.positions = 'learned'  # learned | rope | none
+  c.model.positions = 'learned'  # learned | rope | alibi | none
   c.model.rope_base = 10_000.0
   c.model.tied = True
   c.model.qkv_bias = False
@@ -41,28 +43,77 @@ def get_config() -> ConfigDict:
 
   c.model.sgn = ConfigDict()
   c.model.sgn.operator = 'kernel'  # of the causal form: kernel | masked
+  c.model.sgn.basis = 'dct'  # dct | fft (complex gate) | adaptive (learned mixture with Haar)
+  c.model.sgn.gate = 'learned'  # learned | random (frozen at its start) | lowpass (fixed)
   c.model.sgn.gated = True
   c.model.sgn.gate_std = 0.02
+  c.model.sgn.cutoff = 0.25  # gate lowpass: exp(-f / cutoff), f from 0 to 1 over the frequencies
+  c.model.sgn.retained = optional(int)  # coefficients kept, the lowest; None: all
+  c.model.sgn.resolutions = 1  # kernels of context, context / 2, context / 4, ... added
+  c.model.sgn.groups = 4  # basis adaptive: groups of channels, each with its own mixture
+  c.model.sgn.grid = optional(tuple)  # (rows, columns) of image patches: a 2-D transform
+  # how a kernel takes one token at a time: ring (O(N)) | blocked (O(log^2 N) on average) | auto
+  c.model.sgn.streaming = 'auto'
 
   c.model.fourier_qk = ConfigDict()
-  c.model.fourier_qk.filter = 'gaussian'  # gaussian | mexican_hat | dc | nyquist | none
-  c.model.fourier_qk.sigma = 2.0  # bins of the context
-  c.model.fourier_qk.bin = 4.0  # initial centre, bins of the context
+  # gaussian | mexican_hat | paul | morlet | ladder | random | spectral (taps only) | dc | nyquist
+  c.model.fourier_qk.filter = 'gaussian'
+  c.model.fourier_qk.kernel = 'response'  # response: over the whole context | taps: causal FIR
+  c.model.fourier_qk.scores = 'real'  # real | analytic (with the quadrature branch)
+  c.model.fourier_qk.bins = (4.0,)  # initial centres, bins of the context, one a filter
+  c.model.fourier_qk.sigma = 2.0  # width of gaussian, ladder and spectral, bins of the context
+  c.model.fourier_qk.periods = (50.0, 26.0, 10.0, 5.0)  # mexican_hat, paul, morlet: peaks, tokens
+  c.model.fourier_qk.widths = (8.0,)  # kernel taps: initial scales a of the taps, tokens
+  c.model.fourier_qk.taps = 128
+  c.model.fourier_qk.order = 4  # of the Paul wavelet
+  c.model.fourier_qk.omega0 = 6.0  # carrier of the Morlet wavelet
   c.model.fourier_qk.learned = True
   c.model.fourier_qk.norm = 'sum'  # sum | l2
-  c.model.fourier_qk.periods = (50.0, 26.0, 10.0, 5.0)  # of the Mexican hats, tokens
+  # phases changed at evaluation: random | independent | amplitude | shift; None: as they are
+  c.model.fourier_qk.surrogate = optional(str)
+  c.model.fourier_qk.streaming = 'auto'  # of its filters, as in sgn: ring | blocked | auto
 
   c.model.ega = ConfigDict()
+  # linear | conv | morlet | daubechies | learned_wavelet | packet
+  c.model.ega.energy = 'linear'
   c.model.ega.znorm = optional(str)  # None: query if causal, sequence if published | prefix | none
-  c.model.ega.scales = 1
-  c.model.ega.alpha = 2.0
-  c.model.ega.tau = 0.0
-  c.model.ega.released = False  # the released code's floor of 1e-8 under each row's sum
+  c.model.ega.scales = 1  # of the linear energy
+  c.model.ega.lengths = (3, 7, 15, 31)  # taps of conv and morlet, one a scale
+  c.model.ega.wavelet = 'db4'  # of daubechies and packet, and where learned_wavelet starts
+  c.model.ega.levels = 3  # of the wavelets
+  c.model.ega.input = 'projection'  # of morlet and the wavelets: projection | mean (published)
+  c.model.ega.orthonormal = True  # learned_wavelet: keep the filters orthonormal
+  c.model.ega.pad = 'zero'  # before the start: zero | reflect (published text, sees the future)
+  c.model.ega.alpha = (2.0,)  # initial, one for all scales or one each
+  c.model.ega.tau = (0.0,)
+  c.model.ega.released = False  # the released code: floor under each row's sum, Morlet envelope
 
   c.model.chiar = ConfigDict()
+  c.model.chiar.router = 'threshold'  # threshold | soft | hard | random
   c.model.chiar.tau = 0.5  # a token goes to attention when its spectral entropy is above
+  # what tau was calibrated under: dct | released | orthogonal | permuted; other models refuse it
+  c.model.chiar.calibrated = optional(str)
+  c.model.chiar.rbf = False  # v1: a third operator, between tau_low and tau
+  c.model.chiar.tau_low = 0.4
+  c.model.chiar.rbf_features = 64
+  c.model.chiar.rbf_gamma = 1.0
+  # share of tokens expected at attention: what router random draws, and what `capacity` follows
+  c.model.chiar.rate = 0.5
+  # dense: all operators on all tokens | capacity: attention in a window's slots, by arrival
+  c.model.chiar.dispatch = 'dense'
+  c.model.chiar.route_window = 128
+  # share of a window that has slots; None: 1.25 times the rate, up to a multiple of 8 tokens
+  c.model.chiar.capacity = optional(float)
+  c.model.chiar.kv = 'all'  # who gives keys and values: all | routed (the tokens that attend)
+  c.model.chiar.basis = 'dct'  # of entropy and mixing: dct | orthogonal (random) | permuted
+  c.model.chiar.collapse = 0.0  # weight of the regulariser against routers that always agree
   c.model.chiar.meta = True  # MetaRouter around the first layer
+  c.model.chiar.meta_hard = False  # at inference, the first layer is taken or skipped
   c.model.chiar.released = False  # the released code's DCT, which is not orthonormal
+
+  c.model.baselines = ConfigDict()
+  c.model.baselines.features = 64  # performer: random features a head
+  c.model.baselines.levels = 5  # haar: averages over 2, 4, ..., 2^levels tokens
 
   c.data = ConfigDict()
   c.data.name = 'embedded'  # embedded | text (needs data.path) | tiny_shakespeare (TFDS)
@@ -103,6 +154,9 @@ def get_config() -> ConfigDict:
   c.eval.stride = optional(int)  # fresh tokens a window; None: half the context
   c.eval.batches = 200  # protocol paper: random batches an evaluation
   c.eval.pick = 'best'  # protocol paper: best | last evaluation of the run
+
+  c.audit = ConfigDict()
+  c.audit.variants = optional(str)  # all, or how their names begin: audits the named variants
 
   c.sample = ConfigDict()
   c.sample.prompt = '\n'

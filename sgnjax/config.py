@@ -18,6 +18,7 @@ from sgnjax.errors import UserError, nearest
 # What may change between the two halves of a resumed run: nothing that touches the numbers, but for
 # the rounding of another mesh.
 RESUME_FREE = (
+  'audit.',
   'sample.',
   'mesh.',
   'data.dir',

@@ -19,7 +19,7 @@ import jax
 import numpy as np
 import pytest
 
-STRICT = ('ops', 'mixers', 'models', 'audit')
+STRICT = ('ops', 'mixers', 'models', 'audit', 'theorems')
 HERE = Path(__file__).parent
 
 
@@ -33,15 +33,28 @@ def _strict(request):
     yield
 
 
-@pytest.fixture(scope='session')
-def golden():
+@pytest.fixture
+def golden(record_property):
   """`golden(name)`: the arrays of one golden file, as a dict."""
 
   def load(name: str) -> dict[str, np.ndarray]:
+    record_property('golden', name)
     with np.load(HERE / 'golden' / f'{name}.npz', allow_pickle=False) as arrays:
       return dict(arrays)
 
   return load
+
+
+def pytest_collection_modifyitems(config, items):
+  """With all variants (`python -m tests.theorems`), theorems and golden files alone."""
+  if os.environ.get('SGNJAX_VARIANTS') != 'all':
+    return
+
+  def wanted(item):
+    return HERE / 'theorems' in item.path.parents or 'golden' in item.fixturenames
+
+  config.hook.pytest_deselected(items=[item for item in items if not wanted(item)])
+  items[:] = [item for item in items if wanted(item)]
 
 
 @pytest.fixture(scope='session')

@@ -23,8 +23,13 @@ def attention(g: dict, p: str = '') -> dict:
 
 
 def ega(g: dict, p: str = '') -> dict:
-  names = ('w_gate', 'b_gate', 'tau', 'alpha', 'scale_logits')
-  return attention(g, p) | {name: g[p + name] for name in names if p + name in g}
+  names = ('w_gate', 'b_gate', 'tau', 'alpha', 'scale_logits', 'log_omega0', 'log_sigma')
+  out = attention(g, p) | {name: g[p + name] for name in names if p + name in g}
+  lengths = sorted(int(name.split('_L')[1]) for name in g if name.startswith(f'{p}conv_w_L'))
+  if lengths:  # one array, the scales' taps one behind the other
+    out['conv_taps'] = np.concatenate([g[f'{p}conv_w_L{n}'] for n in lengths], axis=1)
+    out['conv_bias'] = np.stack([g[f'{p}conv_b_L{n}'] for n in lengths], axis=1)
+  return out
 
 
 def fourier_qk(g: dict, context: int, p: str = '') -> dict:
@@ -33,6 +38,8 @@ def fourier_qk(g: dict, context: int, p: str = '') -> dict:
     out['log_centre'] = g[f'{p}log_freq'].astype(np.float64)[:, None] - np.log(context)
   if f'{p}log_scales' in g:
     out['log_centre'] = g[f'{p}log_scales']
+  if f'{p}log_scale' in g:
+    out['log_centre'] = g[f'{p}log_scale'][:, None]
   return out
 
 
@@ -54,6 +61,12 @@ def chiar_block(g: dict, p: str = '') -> dict:
   if f'{p}w_q' in g:
     mixer |= {'attention': attention(g, p), 'attention_norm': norm(g, f'{p}attn_ln_')}
   return {'mixer': mixer, 'ffn': ffn(g, f'{p}ffn_'), 'ffn_norm': norm(g, f'{p}ffn_ln_')}
+
+
+def chiar_rbf(g: dict) -> dict:
+  """The RBF operator alone."""
+  inner = {'frozen_omega': g['omega'], 'out': {'kernel': g['w_out'], 'bias': g['b_out']}}
+  return {'rbf': inner | {'ffn': ffn(g, 'ffn_')}, 'rbf_norm': norm(g, 'ln_')}
 
 
 def meta_router(g: dict, p: str = '') -> dict:

@@ -57,9 +57,10 @@ def pictures(
   if 'sgn' in mixers:
     drawn += _sgn(mixers['sgn'], of('sgn', 'gate'), leaky)
   if 'fourier_qk' in mixers:
-    drawn += _fourier_qk(
-      mixers['fourier_qk'], of('fourier_qk', 'response'), of('fourier_qk', 'centre'), leaky
-    )
+    mixer = mixers['fourier_qk']
+    placed = mixer.placed_by == 'bins' and min(mixer.bins) > 0  # bin 0 has no period to show
+    centre = of('fourier_qk', 'centre') if placed else None
+    drawn += _fourier_qk(mixer, of('fourier_qk', 'response'), centre, leaky)
   if 'ega' in mixers:
     drawn += _ega(mixers['ega'], of('ega', 'gate'), pieces_BL, leaky)
   if 'chiar' in mixers:
@@ -116,17 +117,15 @@ def _toeplitz_part(gate_ND: np.ndarray) -> np.ndarray:
 
 
 def _fourier_qk(mixer, response_HKF, centre_HK, leaky: bool) -> list[Picture]:
-  centred = mixer.filter == 'gaussian'
-  figure = plots.filter_responses(
-    response_HKF, centre_HK_by_layer=centre_HK if centred else None, leaky=leaky
-  )
-  start = f' Every filter began at {mixer.bin / mixer.context:.3g} cycles per token.'
+  figure = plots.filter_responses(response_HKF, centre_HK_by_layer=centre_HK, leaky=leaky)
+  start = ', '.join(f'{b / mixer.context:.3g}' for b in mixer.bins)
+  start = f' Filters began at {start} cycles per token.'
   return [
     Picture(
       'filters',
       figure,
       'Scores compare only the part of queries and keys that these filters pass; values are not '
-      f'filtered.{start if centred and mixer.learned else ""}',
+      f'filtered.{start if centre_HK is not None and mixer.learned else ""}',
     )
   ]
 

@@ -16,7 +16,8 @@ from ml_collections import ConfigDict
 
 from sgnjax.errors import UserError
 from sgnjax.mixers import Mixer
-from sgnjax.mixers.chiar import AttentionOperator, DCTOperator, Routed
+from sgnjax.mixers.chiar import Routed
+from sgnjax.mixers.chiar_operators import AttentionOperator, DCTOperator
 from sgnjax.mixers.ega import EGA
 from sgnjax.mixers.fourier_qk import FourierQK
 from sgnjax.mixers.sgn import SGN
@@ -153,17 +154,18 @@ def _mixer(tally: Tally, mixer: Mixer, batch: int, length: int) -> None:
   formulas[type(mixer)](tally, mixer, batch, length)
 
 
-def _attention(tally, m, batch, length, *, features=None, scale_copies=1):
+def _attention(tally, m, batch, queries, keys=None, *, features=None, scale_copies=1):
   """Projections, scores over `features` a head, weights, values, and the way back."""
-  tokens, scores = batch * length, batch * length * length * m.heads
-  tally.product('q, k, v projections', tokens, m.width, 3 * m.width)
-  tally.product('output projection', tokens, m.width, m.width)
+  queries, keys = batch * queries, batch * (keys or queries)
+  scores = queries * keys // batch * m.heads
+  tally.product('q, k, v projections', queries + 2 * keys, m.width, m.width)
+  tally.product('output projection', queries, m.width, m.width)
   if m.qkv_bias:
-    tally.each('biases', 'bias', 3 * tokens * m.width)
+    tally.each('biases', 'bias', (queries + 2 * keys) * m.width)
   if m.out_bias:
-    tally.each('biases', 'bias', tokens * m.width)
+    tally.each('biases', 'bias', queries * m.width)
   if m.positions == 'rope':
-    tally.each('rope', 'rope', 2 * tokens * m.width * scale_copies)
+    tally.each('rope', 'rope', (queries + keys) * m.width * scale_copies)
   tally.product('scores', scores, features or m.width // m.heads, 1)
   tally.each('softmax', 'softmax', scores)
   tally.product('weighted values', scores, m.width // m.heads, 1)
@@ -241,9 +243,10 @@ def _chiar(tally, m, batch, length):
     tally.each('residuals', 'add', tokens * m.width)
     tally.each('layer norms', 'layer norm', tokens * m.width)
   if isinstance(m, AttentionOperator):
-    _attention(tally, m, batch, length)
-    tally.each('residuals', 'add', tokens * m.width)
-    tally.each('layer norms', 'layer norm', tokens * m.width)
+    queries, keys = m.attending(length) if isinstance(m, Routed) else (length, length)
+    _attention(tally, m, batch, queries, keys)
+    tally.each('residuals', 'add', batch * queries * m.width)
+    tally.each('layer norms', 'layer norm', batch * queries * m.width)
   if isinstance(m, Routed):
     _dct(tally, 'entropy', m.width, tokens, back=False, gradient=False)
     tally.each('entropy', 'entropy', tokens * m.width)

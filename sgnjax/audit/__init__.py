@@ -23,7 +23,7 @@ from sgnjax.models import build
 from sgnjax.models.decoder import Decoder
 from sgnjax.models.shrink import shrink
 
-__all__ = ['Report', 'Row', 'audit', 'compare', 'gate', 'randomise', 'twin_report']
+__all__ = ['Report', 'Row', 'audit', 'compare', 'gate', 'initial', 'randomise', 'twin_report']
 
 # Compiled in half the time; the programs run for seconds at most, and each compares with itself.
 QUICK = {'xla_backend_optimization_level': 0}
@@ -81,11 +81,11 @@ def randomise(params, seed: int = 0):
   return jax.tree_util.tree_map_with_path(draw, params)
 
 
-def _initial(model: Decoder):
+def initial(module: nn.Module, *inputs: jax.Array):
   """Initial parameters for `randomise`; those it replaces are zeros, which saves a compile."""
 
   def init(key):
-    return nn.meta.unbox(model.init(key, jnp.zeros((1, 2), jnp.int32))['params'])
+    return nn.meta.unbox(module.init(key, *inputs).get('params', {}))
 
   def kept(key):
     leaves = jax.tree_util.tree_leaves_with_path(init(key))
@@ -195,7 +195,7 @@ def twin_report(config: ConfigDict, *, vocab: int | None = None, seed: int = 0) 
     twin.model.dtype = 'float64'
   with jax.enable_x64(True), jax.default_device(local_cpu()):
     model = build(twin)
-    params = randomise(_initial(model), seed)
+    params = randomise(initial(model, jnp.zeros((1, 2), jnp.int32)), seed)
   return audit(model, params, vocab=twin.model.vocab, length=twin.model.context, seed=seed)
 
 

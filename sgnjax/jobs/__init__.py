@@ -5,6 +5,7 @@ JOBS = {
   'eval': 'evaluate the best checkpoint of the workdir',
   'audit': 'prove that the model is blind to the future, or name the layer that is not',
   'plan': 'parameters, FLOPs and memory, without data and without training',
+  'calibrate': "CHIAR's routing thresholds, from the entropies of real tokens",
   'sample': 'write text with the best checkpoint of the workdir',
   'benchmark': 'step time, tokens/s and share of the matrix rate of this machine',
   'list': 'the configs there are, one line each',

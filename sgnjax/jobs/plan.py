@@ -11,7 +11,8 @@ from ml_collections import ConfigDict
 from sgnjax.analysis import flops
 from sgnjax.audit.report import aligned
 from sgnjax.errors import check_choice
-from sgnjax.mixers.chiar import DCTOperator, Routed
+from sgnjax.mixers.chiar import Routed
+from sgnjax.mixers.chiar_operators import DCTOperator
 from sgnjax.mixers.fourier_qk import FourierQK
 from sgnjax.mixers.sgn import SGN
 from sgnjax.models import build, count, unpadded

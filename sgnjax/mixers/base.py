@@ -59,6 +59,7 @@ class Mixer(nn.Module):
   """
 
   group: ClassVar[str] = ''  # of the config: config.model.<group> holds the mixer's own options
+  option_groups: ClassVar[tuple[str, ...]] = ()  # all of them, where there are several
   owns_residual: ClassVar[bool] = False  # true: the output includes residual and norm (chiar block)
   forms: ClassVar[tuple[str, ...]] = FORMS
   attends: ClassVar[bool] = True  # takes part in positions='rope'

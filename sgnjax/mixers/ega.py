@@ -5,52 +5,65 @@ from typing import ClassVar
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from sgnjax.errors import UserError, check_choice
-from sgnjax.mixers.base import Aux, Mixed
-from sgnjax.mixers.softmax import Attention
-from sgnjax.ops.attention import attention, attention_weights, visible
+from sgnjax.mixers.base import blank
+from sgnjax.mixers.softmax import Attention, Gate
+from sgnjax.ops import energy, wavelets
+from sgnjax.ops.attention import attention_weights
 from sgnjax.ops.dtypes import wide
-from sgnjax.ops.statistics import prefix_znorm, query_znorm, sequence_znorm
+from sgnjax.ops.energy import GateState
+from sgnjax.ops.statistics import Moments, prefix_moments, sequence_znorm, znorm
 
+WAVELETS = ('daubechies', 'learned_wavelet', 'packet')
+CHOICES = {
+  'energy': ('linear', 'conv', 'morlet', *WAVELETS),
+  'input': ('projection', 'mean'),
+  'pad': ('zero', 'reflect'),
+}
 ZNORMS = ('query', 'prefix', 'none', 'sequence')
-
-
-def log_gate(z_BHSX: jax.Array, tau_HS, alpha_HS, scale_logits_HS) -> jax.Array:
-  """`log sum_s softmax(scale)_s sigmoid(alpha_s (z_s - tau_s))` over the scale axis 2 (EGA gate).
-
-  z has any axes after (batch, head, scale); the result lacks the scale axis.
-  """
-
-  def spread(a_HS):
-    return a_HS.reshape(1, *a_HS.shape, *(1,) * (z_BHSX.ndim - 3)).astype(z_BHSX.dtype)
-
-  gate_BHSX = jax.nn.log_sigmoid(spread(alpha_HS) * (z_BHSX - spread(tau_HS)))
-  share_BHSX = jax.nn.log_softmax(spread(scale_logits_HS), axis=2)
-  return jax.nn.logsumexp(share_BHSX + gate_BHSX, axis=2)
-
-
-def floored_weights(weights_BHLS: jax.Array, gate_BHXS: jax.Array) -> jax.Array:
-  """Gated weights as the released code renormalises them: row sums floored at 1e-8."""
-  gated_BHLS = weights_BHLS * gate_BHXS
-  return gated_BHLS / jnp.maximum(jnp.sum(gated_BHLS, -1, keepdims=True), 1e-8)
 
 
 class EGA(Attention):
   """Softmax attention with an energy gate per head and key: `softmax(S + log g)`.
 
-  Energy `w.x + b` of the mixer's own input, z-normed over: the keys a query sees (`query`), the
-  prefix of the key (`prefix`), nothing (`none`), or the whole sequence (`sequence`, published,
-  leaks). heads x scales x (width + 4) parameters beside those of attention.
-  released: the paper's code's floor of 1e-8 under each row's sum, where rows need not sum to one.
+  `g = sum_s softmax(scale)_s sigmoid(alpha_s (z_s - tau_s))`, z the energies, z-normed over: the
+  keys a query sees (`query`), the prefix of the key (`prefix`), nothing (`none`), or the whole
+  sequence (`sequence`, published, leaks). Energies of the mixer's own input x, and parameters of
+  all H heads and S scales beside those of attention:
+
+  linear: `w.x + b`; H S (D + 4).
+  conv: causal convolutions of x to 2 outputs, squared and added; H (2 D sum(lengths) + 5 S).
+  morlet: `|psi_s * u|^2`, omega and sigma learned, u the channels' mean, 5 H S, or x along a
+    learned direction, H D more.
+  daubechies: squared details of the undecimated causal transform of u; S levels, 3 H S, and that
+    H D.
+  learned_wavelet: the same with filters of T taps that train, a pair for each head: T/2 - 1 angles
+    more a head where they stay orthonormal, else 2 T.
+  packet: octaves of the best basis of u's wavelet packets, chosen by entropy at each position from
+    what came before it (whole row with `sequence`); S = levels + 1, 3 H S, and that H D.
+
+  A LayerNorm with equal gains has mean 0, so with input `mean` a model starts without gates.
+  pad: zeros before the start, or (published) mirrored samples, which sees the future. released: the
+  paper's code, with a floor of 1e-8 under each row's sum, where rows need not sum to one, and with
+  Morlet envelopes that peak on the oldest tap. Cache: beside keys and values, S numbers (query) or
+  one of each key and head, and the samples that filters look back at.
   """
 
   group: ClassVar[str] = 'ega'
 
+  energy: str = 'linear'
   znorm: str | None = None
   scales: int = 1
-  alpha: float = 2.0
-  tau: float = 0.0
+  lengths: tuple[int, ...] = (3, 7, 15, 31)
+  wavelet: str = 'db4'
+  levels: int = 3
+  input: str = 'projection'
+  orthonormal: bool = True
+  pad: str = 'zero'
+  alpha: tuple[float, ...] = (2.0,)
+  tau: tuple[float, ...] = (0.0,)
   released: bool = False
 
   @property
@@ -58,10 +71,48 @@ class EGA(Attention):
     """The z-norm in force: as set, or what the form asks for."""
     return self.znorm or ('query' if self.form == 'causal' else 'sequence')
 
+  @property
+  def bands(self) -> int:
+    """Energies of each head, S."""
+    if self.energy in ('conv', 'morlet'):
+      return len(self.lengths)
+    return {'linear': self.scales, 'packet': self.levels + 1}.get(self.energy, self.levels)
+
+  @property
+  def signals(self) -> int:
+    """Signals that are filtered: one where all heads share the channels' mean."""
+    shared = self.input == 'mean' and self.energy not in ('linear', 'conv')
+    return 1 if shared else self.heads
+
+  @property
+  def reach(self) -> int:
+    """Positions that an energy looks back."""
+    if self.energy in ('conv', 'morlet'):
+      return max(self.lengths) - 1
+    return wavelets.reach(len(wavelets.filters(self.wavelet)[0]), self.levels)
+
   def check(self) -> None:
+    super().check()
+    for key, choices in CHOICES.items():
+      check_choice(f'model.ega.{key}', getattr(self, key), choices)
     check_choice('model.ega.znorm', self.statistic, ZNORMS)
     if self.scales < 1:
       raise UserError(f'model.ega.scales={self.scales}: expected at least 1')
+    if not self.lengths or not all(type(n) is int and n > 0 for n in self.lengths):
+      raise UserError(f'model.ega.lengths={self.lengths}: expected numbers of taps, above 0')
+    if self.energy in WAVELETS:
+      self.check_wavelet()
+    for key in ('alpha', 'tau'):
+      if len(getattr(self, key)) not in (1, self.bands):
+        raise UserError(
+          f'model.ega.{key}={getattr(self, key)}: expected one number, or one for each of the '
+          f'{self.bands} scales'
+        )
+    if self.pad == 'reflect' and (self.form != 'published' or self.energy == 'linear'):
+      raise UserError(
+        "model.ega.pad='reflect' sees the future and needs taps: it fits model.form='published' "
+        f"and no linear energy, but they are '{self.form}' and '{self.energy}'"
+      )
     if self.form == 'causal' and self.statistic == 'sequence':
       raise UserError(
         "model.ega.znorm='sequence' sees the future, but model.form is 'causal'; "
@@ -72,66 +123,176 @@ class EGA(Attention):
         f"model.ega.znorm='{self.znorm}' belongs to form 'causal', but model.form is '{self.form}'"
       )
 
-  @nn.compact
-  def __call__(
-    self, x_BLD, *, positions_BL=None, mask_BL=None, segments_BL=None, cache=None, train=False
-  ) -> Mixed:
-    whole = self.statistic == 'sequence'
-    self.refuse(
-      cache=cache,
-      segments_BL=segments_BL if whole else None,
-      why="its statistics run over the whole row; use znorm 'query' or 'prefix'",
-    )
-    visible_BLS = visible(
-      x_BLD.shape[1],
-      causal=self.form != 'bidirectional',
-      mask_BL=mask_BL,
-      segments_BL=segments_BL,
-    )
-    log_gate_BHX = self.gate(x_BLD, mask_BL, segments_BL)
-    q_BLHE, k_BLHE, v_BLHE = (self.split(x_BLD, name) for name in 'qkv')
-    q_BLHE, k_BLHE = (self.rotate(a, positions_BL) for a in (q_BLHE, k_BLHE))
-    common = {'scale': (self.width // self.heads) ** -0.5, 'visible_BLS': visible_BLS}
-    per_query = log_gate_BHX.ndim == 4
-    if self.released:
-      gate_BHXS = jnp.exp(log_gate_BHX if per_query else log_gate_BHX[:, :, None, :])
-      weights_BHLS = attention_weights(q_BLHE, k_BLHE, dropout=self.weight_dropout(train), **common)
-      weights_BHLS = floored_weights(weights_BHLS.astype(gate_BHXS.dtype), gate_BHXS)
-      y_BLHE = jnp.einsum('bhls,bshe->blhe', weights_BHLS.astype(v_BLHE.dtype), v_BLHE)
-    else:
-      if per_query:
-        common['bias_BHLS'] = log_gate_BHX
-      else:
-        common['log_gate_BSH'] = log_gate_BHX.transpose(0, 2, 1)
-      y_BLHE = attention(q_BLHE, k_BLHE, v_BLHE, dropout=self.weight_dropout(train), **common)
-    debug = {}
-    if self.capture:  # the gate of each key; with `query` statistics, as the last query sees it
-      debug['gate'] = jnp.exp(log_gate_BHX[:, :, -1] if per_query else log_gate_BHX)
-    return Mixed(self.join(y_BLHE, mask_BL, train), Aux({}, {}, debug), None)
+  def check_wavelet(self) -> None:
+    if not 1 <= self.levels <= max(1, self.context.bit_length() - 1):
+      raise UserError(
+        f'model.ega.levels={self.levels}: expected 1 or more, and 2^levels within the context of '
+        f'{self.context}'
+      )
+    low, _ = wavelets.filters(self.wavelet)
+    if self.energy != 'learned_wavelet' or not self.orthonormal:
+      return
+    if len(low) == 2:
+      raise UserError(
+        f"model.ega.wavelet='{self.wavelet}': no other orthonormal pair has 2 taps, so nothing is "
+        "learned; take 'db2' or a longer one, or model.ega.orthonormal=False"
+      )
+    wavelets.lattice_angles(low)
 
-  def gate(self, x_BLD, mask_BL, segments_BL):
-    """log g: (B, H, keys), or (B, H, queries, keys) where the statistics depend on the query."""
-    shape = (self.heads, self.scales)
+  @property
+  def causal(self) -> bool:
+    return self.form == 'causal'
 
-    def constant(name, value):
-      return self.param(name, nn.initializers.constant(value), shape, self.param_dtype)
+  @property
+  def gate_width(self) -> int:
+    return self.bands if self.statistic == 'query' else 1
 
-    w_HSD = self.param(
-      'w_gate', nn.initializers.normal(self.init_std), (*shape, self.width), self.param_dtype
-    )
-    b_HS = constant('b_gate', 0.0)
-    # Energies and their moments stay in float32 or wider: a bfloat16 mean loses the small gates.
-    compute = wide(self.dtype)
-    energy_BHSL = jnp.einsum('bld,hsd->bhsl', x_BLD.astype(compute), w_HSD.astype(compute))
-    energy_BHSL = energy_BHSL + b_HS.astype(compute)[None, :, :, None]
+  def init_gate(self, batch: int, dtype) -> GateState:
+    def moments(*axes):
+      return Moments(*(jnp.zeros((batch, *axes), dtype) for _ in range(3)))
+
+    history = basis = None
+    if self.energy != 'linear':
+      axes = (sum(self.lengths), 2) if self.energy == 'conv' else ()
+      history = wavelets.History.empty((batch, self.signals, *axes, self.reach), dtype)
+    if self.energy == 'packet':
+      basis = moments(2, self.signals, 2 ** (self.levels + 1) - 1)
+    heads = self.signals if self.energy in ('daubechies', 'packet') else self.heads
+    segment_B = jnp.zeros((batch,), jnp.int32)
+    return GateState(moments(heads, self.bands), segment_B, history, basis)
+
+  def honours(self, mask_BL, segments_BL) -> None:
+    super().honours(mask_BL, segments_BL)
     if self.statistic == 'sequence':
-      z_BHSX = sequence_znorm(energy_BHSL, mask=mask_BL)
-    elif self.statistic == 'prefix':
-      z_BHSX = prefix_znorm(energy_BHSL, segments=segments_BL, mask=mask_BL)
-    elif self.statistic == 'query':
-      z_BHSX = query_znorm(energy_BHSL, segments=segments_BL, mask=mask_BL)
+      self.refuse(
+        segments_BL=segments_BL,
+        why="its statistics run over the whole row; use znorm 'query' or 'prefix'",
+      )
+
+  def start(self, name: str, values_X) -> jax.Array:
+    """A parameter of each head that starts at given numbers: (H, *X)."""
+    start_HX = np.broadcast_to(np.asarray(values_X), (self.heads, *np.shape(values_X)))
+    return self.param(name, lambda _: jnp.asarray(start_HX, self.param_dtype))
+
+  def constant(self, name: str, values: tuple[float, ...]) -> jax.Array:
+    """A parameter of each head and scale, from one value for all scales or one each."""
+    return self.start(name, np.broadcast_to(np.asarray(values), (self.bands,)))
+
+  def normal(self, name: str, *shape: int) -> jax.Array:
+    """A parameter N(0, init_std)."""
+    return self.param(name, nn.initializers.normal(self.init_std), shape, self.param_dtype)
+
+  def uniform(self, name: str, bound_X, *shape: int) -> jax.Array:
+    """A parameter (H, X, *shape), uniform within +- its bound."""
+    shape = (self.heads, len(bound_X), *shape)
+    return self.param(name, energy.uniform, np.asarray(bound_X), shape, self.param_dtype)
+
+  def signal(self, x_BLD: jax.Array, bound_S) -> jax.Array:
+    """What taps filter: (B, 1 or H, L); for conv, what each tap makes of x: (B, H, T, 2, L)."""
+    if self.energy == 'conv':
+      taps_HTDO = self.uniform('conv_taps', np.repeat(bound_S, self.lengths), self.width, 2)
+      return jnp.einsum('bld,htdo->bhtol', x_BLD, taps_HTDO.astype(x_BLD.dtype))
+    if self.input == 'mean':
+      return jnp.mean(x_BLD, axis=-1)[:, None]
+    w_HD = self.normal('w_input', self.heads, self.width)
+    return jnp.einsum('bld,hd->bhl', x_BLD, w_HD.astype(x_BLD.dtype))
+
+  def pair(self, dtype) -> tuple[jax.Array, jax.Array]:
+    """Low and high filter, (1 or H, T) each."""
+    low, high = wavelets.filters(self.wavelet)
+    if self.energy != 'learned_wavelet':
+      return jnp.asarray(low, dtype)[None], jnp.asarray(high, dtype)[None]
+    if self.orthonormal:
+      low_HT = wavelets.lattice(self.start('angles', wavelets.lattice_angles(low)).astype(dtype))
+      return low_HT, wavelets.conjugate(low_HT)
+    filters_H2T = self.start('filters', np.stack([low, high])).astype(dtype)
+    return filters_H2T[:, 0], filters_H2T[:, 1]
+
+  def energies(self, x_BLD, mask_BL, segments_BL, state):
+    """Energies of each token (B, H or 1, S, L); history and moments of the basis after them."""
+    # They stay in float32 or wider: a bfloat16 mean loses the small gates.
+    dtype, length = wide(self.dtype), x_BLD.shape[1]
+    x_BLD = blank(x_BLD, mask_BL).astype(dtype)
+    if self.energy == 'linear':
+      w_HSD = self.normal('w_gate', self.heads, self.bands, self.width)
+      b_HS = self.constant('b_gate', (0.0,))
+      return energy.linear(x_BLD, w_HSD.astype(dtype), b_HS.astype(dtype)), None, None
+    bound_S = [(n * self.width) ** -0.5 for n in self.lengths]
+    u_BXL, segments_BX, history, basis = self.signal(x_BLD, bound_S), segments_BL, None, None
+    if self.pad == 'reflect':
+      u_BXL = wavelets.mirrored(u_BXL, self.reach, mask_BL)
+    elif state is not None:
+      u_BXL, segments_BX, history = wavelets.behind(state.history, u_BXL, segments_BL, mask_BL)
+    if self.energy == 'conv':
+      bias_HSO = self.uniform('conv_bias', bound_S, 2).astype(dtype)
+      energy_BHSL = energy.conv(u_BXL, bias_HSO, self.lengths, segments_BX)
+    elif self.energy == 'morlet':
+      omega_S = np.pi / np.asarray(self.lengths)
+      logs = (
+        self.start(f'log_{name}', np.log(values)).astype(dtype)
+        for name, values in (('omega0', omega_S), ('sigma', 5 / omega_S))
+      )
+      taps = energy.morlet_taps(*energy.admissible(*logs), self.lengths, released=self.released)
+      energy_BHSL = energy.morlet(u_BXL, taps, segments_BX)
+    elif self.energy == 'packet':
+      nodes = wavelets.packets(u_BXL, *self.pair(dtype), self.levels, segments_BX)
+      nodes = [node_BHNL[..., -length:] for node_BHNL in nodes]
+      chosen, basis = wavelets.packet_basis(
+        nodes,
+        whole=self.statistic == 'sequence',
+        segments_BL=segments_BL,
+        mask_BL=mask_BL,
+        before=state and (state.basis, state.segment_B),
+      )
+      energy_BHSL = wavelets.packet_energies(nodes, chosen)
     else:
-      z_BHSX = energy_BHSL
-    tau_HS = constant('tau', self.tau)
-    alpha_HS = constant('alpha', self.alpha)
-    return log_gate(z_BHSX, tau_HS, alpha_HS, constant('scale_logits', 1.0 / self.scales))
+      detail_BHSL, _ = wavelets.atrous(u_BXL, *self.pair(dtype), self.levels, segments_BX)
+      energy_BHSL = detail_BHSL**2
+    return energy_BHSL[..., -length:], history, basis
+
+  def gate(self, x_BLD, *, mask_BL, segments_BL, state):
+    if state is not None and segments_BL is None:
+      segments_BL = jnp.zeros(x_BLD.shape[:2], jnp.int32)
+    energy_BHSL, history, basis = self.energies(x_BLD, mask_BL, segments_BL, state)
+    moments = None
+    if self.statistic in ('query', 'prefix'):
+      before = state and (state.moments, state.segment_B)
+      moments = prefix_moments(energy_BHSL, segments=segments_BL, mask=mask_BL, before=before)
+    if state is not None:
+      old = (state.moments if moments else None, state.segment_B, state.basis)
+      kept, segment_B, basis = energy.carried(old, (moments, segments_BL, basis), mask_BL)
+      state = GateState(kept or state.moments, segment_B, history, basis)
+    if self.statistic == 'query':
+      return Gate(energy_BHSL.transpose(0, 3, 1, 2), moments), state
+    if self.statistic == 'prefix':
+      return self.of_keys(znorm(energy_BHSL, moments)), state
+    whole = self.statistic == 'sequence'
+    return self.of_keys(sequence_znorm(energy_BHSL, mask=mask_BL) if whole else energy_BHSL), state
+
+  def of_keys(self, z_BHSL: jax.Array) -> Gate:
+    """The gate where it depends on the key alone: its logarithm is what a cache keeps."""
+    return Gate(self.log_gate_of(z_BHSL).transpose(0, 2, 1)[..., None], None)
+
+  def log_gate_of(self, z_BHSX: jax.Array) -> jax.Array:
+    """log g of z, with this mixer's thresholds."""
+    tau_HS, alpha_HS = self.constant('tau', self.tau), self.constant('alpha', self.alpha)
+    scale_HS = self.constant('scale_logits', (1.0 / self.bands,))
+    return energy.log_gate(z_BHSX, tau_HS, alpha_HS, scale_HS)
+
+  def log_gate(self, gate: Gate) -> jax.Array:
+    if gate.query is None:
+      return gate.key_BSHX[..., 0]
+    key_BHX1S = gate.key_BSHX.transpose(0, 2, 3, 1)[:, :, :, None, :]
+    moments = Moments(*(m[..., None] for m in gate.query))
+    return self.log_gate_of(znorm(key_BHX1S, moments))
+
+  def attend(self, q_BLHF, k_BSHF, v_BSHE, log_gate, *, dropout, bias_BHLS, **common):
+    if not self.released:
+      return super().attend(
+        q_BLHF, k_BSHF, v_BSHE, log_gate, dropout=dropout, bias_BHLS=bias_BHLS, **common
+      )
+    per_query = log_gate.ndim == 4
+    gate_BHXS = jnp.exp(log_gate if per_query else log_gate.transpose(0, 2, 1)[:, :, None, :])
+    weights_BHLS = attention_weights(q_BLHF, k_BSHF, dropout=dropout, bias_BHLS=bias_BHLS, **common)
+    weights_BHLS = energy.floored_weights(weights_BHLS.astype(gate_BHXS.dtype), gate_BHXS)
+    return jnp.einsum('bhls,bshe->blhe', weights_BHLS.astype(v_BSHE.dtype), v_BSHE)

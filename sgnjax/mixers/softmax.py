@@ -1,66 +1,173 @@
-"""Softmax attention, with learned positions or RoPE: the baseline, and what others build on."""
+"""Softmax attention: the baseline, and the path that gated and filtered attention share."""
 
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from sgnjax.mixers.base import Aux, Mixed, Mixer, blank
-from sgnjax.ops.attention import attention, rope, visible
+from sgnjax.ops.attention import alibi, attention, rope, visible
+from sgnjax.ops.dtypes import wide
+
+
+class Gate(NamedTuple):
+  """A gate on the keys, in two parts, so that a cache can keep the first.
+
+  key_BSHX: X numbers of each key and head. query: arrays of each query that the gate depends on
+  too, or None.
+  """
+
+  key_BSHX: jax.Array
+  query: Any
 
 
 class KeyValueCache(NamedTuple):
-  """Keys and values of the tokens so far, and how many each example has."""
+  """Features, values and gates of the tokens so far, and how many each example has.
 
-  k_BSHE: jax.Array
+  filter, gate: what the mixer's filter and gate carry from chunk to chunk, or None.
+  """
+
+  k_BSHF: jax.Array
   v_BSHE: jax.Array
+  gate_BSHX: jax.Array | None
   segments_BS: jax.Array
   length_B: jax.Array
+  filter: Any
+  gate: Any
 
 
-def empty_cache(batch: int, slots: int, heads: int, features: int, dtype) -> KeyValueCache:
-  """Room for `slots` tokens an example: 2 * slots * heads * features numbers of `dtype` each."""
-  return KeyValueCache(
-    jnp.zeros((batch, slots, heads, features), dtype),
-    jnp.zeros((batch, slots, heads, features), dtype),
-    jnp.zeros((batch, slots), jnp.int32),
-    jnp.zeros((batch,), jnp.int32),
-  )
-
-
-def append(cache: KeyValueCache, k_BLHE, v_BLHE, mask_BL=None, segments_BL=None):
+def append(cache: KeyValueCache, new: dict[str, jax.Array | None], mask_BL, segments_BL):
   """Writes a chunk behind each example's own tokens; padding is not written.
 
-  Returns the cache after the chunk and `visible_BLS`: which slots each query of the chunk sees.
+  new: what each per-slot field of the cache gets. Returns the cache after the chunk, which slots
+  each query sees (`visible_BLS`), and the queries' own slots (`slot_BL`).
   """
-  batch, length = k_BLHE.shape[:2]
-  slots = cache.k_BSHE.shape[1]
+  batch, length = new['k_BSHF'].shape[:2]
+  slots = cache.k_BSHF.shape[1]
   real_BL = jnp.ones((batch, length), bool) if mask_BL is None else mask_BL
-  segments_BL = jnp.zeros((batch, length), jnp.int32) if segments_BL is None else segments_BL
+  segments_BL = (
+    jnp.zeros((batch, length), jnp.int32) if segments_BL is None else segments_BL.astype(jnp.int32)
+  )
   slot_BL = cache.length_B[:, None] + jnp.arange(length, dtype=jnp.int32)[None, :]
   target_BL = jnp.where(real_BL, slot_BL, jnp.int32(slots))  # one past the end: dropped
   row_B1 = jnp.arange(batch, dtype=jnp.int32)[:, None]
 
-  def write(old, new):
-    return old.at[row_B1, target_BL].set(new.astype(old.dtype), mode='drop')
+  def write(old, chunk):
+    return old.at[row_B1, target_BL].set(chunk.astype(old.dtype), mode='drop')
 
-  after = KeyValueCache(
-    write(cache.k_BSHE, k_BLHE),
-    write(cache.v_BSHE, v_BLHE),
-    write(cache.segments_BS, segments_BL),
-    cache.length_B + jnp.sum(real_BL, axis=1, dtype=jnp.int32),
-  )
+  written = {
+    name: None if chunk is None else write(getattr(cache, name), chunk)
+    for name, chunk in (new | {'segments_BS': segments_BL}).items()
+  }
+  count_B = jnp.sum(real_BL, axis=1, dtype=jnp.int32)
+  after = cache._replace(**written, length_B=cache.length_B + count_B)
   seen_BLS = jnp.arange(slots, dtype=jnp.int32)[None, None, :] <= slot_BL[:, :, None]
   same_BLS = after.segments_BS[:, None, :] == segments_BL[:, :, None]
-  return after, seen_BLS & same_BLS & real_BL[:, :, None]
+  return after, seen_BLS & same_BLS & real_BL[:, :, None], slot_BL
 
 
 class Attention(Mixer):
-  """What the attending mixers share: projections into heads, rotation, and the way back.
+  """What the attending mixers share: projections into heads, positions, cache, and the way back.
 
-  Columns h*E:(h+1)*E of each kernel belong to head h; E = width / heads.
+  A subclass may filter queries and keys (`features`) and gate the keys (`gate`, `log_gate`); both
+  at once too. Columns h*E:(h+1)*E of each kernel belong to head h; E = width / heads.
   """
+
+  @property
+  def copies(self) -> int:
+    """Filtered copies of queries and keys, side by side as features; scores are their mean."""
+    return 1
+
+  @property
+  def feature_width(self) -> int:
+    """Features of a head's queries and keys."""
+    return self.width // self.heads
+
+  @property
+  def gate_width(self) -> int:
+    """Numbers of each key and head that the gate keeps; 0 without a gate."""
+    return 0
+
+  def init_filter(self, batch: int, dtype) -> Any:
+    """What `features` carries from chunk to chunk, before the first token."""
+    return None
+
+  def init_gate(self, batch: int, dtype) -> Any:
+    """What `gate` carries from chunk to chunk, before the first token."""
+    return None
+
+  def honours(self, mask_BL, segments_BL) -> None:
+    """Raises UserError for what this mixer was given and does not honour."""
+
+  def features(self, q_BLHE, k_BLHE, *, positions_BL, mask_BL, segments_BL, state, train):
+    """Features whose product gives the scores, those of keys to be kept; state; debug arrays."""
+    return self.rotate(q_BLHE, positions_BL), self.rotate(k_BLHE, positions_BL), state, {}
+
+  def gate(self, x_BLD, *, mask_BL, segments_BL, state) -> tuple[Gate | None, Any]:
+    """The gate on the keys, of the mixer's own input; and its state after the chunk."""
+    return None, state
+
+  def log_gate(self, gate: Gate) -> jax.Array:
+    """log g: (B, S, H), or (B, H, L, S) where it depends on the query."""
+    raise NotImplementedError
+
+  def attend(self, q_BLHF, k_BSHF, v_BSHE, log_gate, *, dropout, **common) -> jax.Array:
+    """Values under the weights `softmax(scale q k^T + bias + log g)`."""
+    if log_gate is not None and log_gate.ndim == 4:
+      bias_BHLS = common.pop('bias_BHLS')
+      bias_BHLS = log_gate if bias_BHLS is None else log_gate + bias_BHLS.astype(log_gate.dtype)
+      return attention(q_BLHF, k_BSHF, v_BSHE, bias_BHLS=bias_BHLS, dropout=dropout, **common)
+    return attention(q_BLHF, k_BSHF, v_BSHE, log_gate_BSH=log_gate, dropout=dropout, **common)
+
+  @nn.compact
+  def __call__(
+    self, x_BLD, *, positions_BL=None, mask_BL=None, segments_BL=None, cache=None, train=False
+  ) -> Mixed:
+    self.honours(mask_BL, segments_BL)
+    if cache is not None and not self.streams:
+      self.refuse(cache=cache)
+    length = x_BLD.shape[1]
+    if cache is not None and positions_BL is None:
+      positions_BL = cache.length_B[:, None] + jnp.arange(length, dtype=jnp.int32)[None, :]
+    what = {'mask_BL': mask_BL, 'segments_BL': segments_BL}
+    gate, gate_state = self.gate(x_BLD, **what, state=None if cache is None else cache.gate)
+    q_BLHE, k_BLHE, v_BSHE = (self.split(x_BLD, name) for name in 'qkv')
+    q_BLHF, k_BSHF, filter_state, debug = self.features(
+      q_BLHE,
+      k_BLHE,
+      positions_BL=positions_BL,
+      **what,
+      state=None if cache is None else cache.filter,
+      train=train,
+    )
+    if cache is None:
+      visible_BLS = visible(length, causal=self.form != 'bidirectional', **what)
+      query_slot_BL = jnp.arange(length, dtype=jnp.int32)[None, :]
+    else:
+      new = {'k_BSHF': k_BSHF, 'v_BSHE': v_BSHE, 'gate_BSHX': gate and gate.key_BSHX}
+      cache, visible_BLS, query_slot_BL = append(cache, new, mask_BL, segments_BL)
+      cache = cache._replace(filter=filter_state, gate=gate_state)
+      k_BSHF, v_BSHE = (a.astype(q_BLHF.dtype) for a in (cache.k_BSHF, cache.v_BSHE))
+      gate = gate and gate._replace(key_BSHX=cache.gate_BSHX)
+    log_gate = None if gate is None else self.log_gate(gate)
+    bias_BHLS = None
+    if self.positions == 'alibi':  # distances inside a segment are those between slots
+      key_slot_BS = jnp.arange(k_BSHF.shape[1], dtype=jnp.int32)[None, :]
+      bias_BHLS = alibi(query_slot_BL, key_slot_BS, self.heads, dtype=wide(self.dtype))
+    y_BLHE = self.attend(
+      q_BLHF,
+      k_BSHF,
+      v_BSHE,
+      log_gate,
+      scale=(self.width // self.heads) ** -0.5 / self.copies,
+      visible_BLS=visible_BLS,
+      bias_BHLS=bias_BHLS,
+      dropout=self.weight_dropout(train),
+    )
+    if self.capture and log_gate is not None:  # of each key, as the last query sees it
+      debug['gate'] = jnp.exp(log_gate[:, :, -1] if log_gate.ndim == 4 else log_gate.swapaxes(1, 2))
+    return Mixed(self.join(y_BLHE, mask_BL, train), Aux({}, {}, debug), cache)
 
   def split(self, x_BLD: jax.Array, name: str) -> jax.Array:
     """Projection `name` of x, split into heads."""
@@ -86,6 +193,30 @@ class Attention(Mixer):
     y_BLD = self.dense(self.width, 'o', self.out_bias)(y_BLD)
     return blank(nn.Dropout(self.dropout)(y_BLD, deterministic=not train), mask_BL)
 
+  @property
+  def streams(self) -> bool:
+    """Whether the configured instance can take a sequence in chunks."""
+    return self.causal
+
+  def init_cache(self, batch: int, max_len: int, dtype) -> KeyValueCache:
+    """An empty cache of max_len slots an example; a subclass states its memory."""
+    if not self.streams:
+      return super().init_cache(batch, max_len, dtype)
+
+    def slots(*axes, dtype=dtype):
+      return jnp.zeros((batch, max_len, *axes), dtype)
+
+    gate_width = self.gate_width
+    return KeyValueCache(
+      k_BSHF=slots(self.heads, self.feature_width),
+      v_BSHE=slots(self.heads, self.width // self.heads),
+      gate_BSHX=slots(self.heads, gate_width, dtype=wide(dtype)) if gate_width else None,
+      segments_BS=slots(dtype=jnp.int32),
+      length_B=jnp.zeros((batch,), jnp.int32),
+      filter=self.init_filter(batch, dtype),
+      gate=self.init_gate(batch, wide(dtype)),
+    )
+
 
 class Softmax(Attention):
   """Multi-head softmax attention; causal in every form but `bidirectional`.
@@ -99,35 +230,3 @@ class Softmax(Attention):
   @property
   def causal(self) -> bool:
     return self.form != 'bidirectional'
-
-  @nn.compact
-  def __call__(
-    self, x_BLD, *, positions_BL=None, mask_BL=None, segments_BL=None, cache=None, train=False
-  ) -> Mixed:
-    q_BLHE, k_BLHE, v_BLHE = (self.split(x_BLD, name) for name in 'qkv')
-    if cache is None:
-      visible_BLS = visible(
-        x_BLD.shape[1], causal=self.causal, mask_BL=mask_BL, segments_BL=segments_BL
-      )
-    elif not self.causal:
-      self.refuse(cache=cache)
-    elif positions_BL is None:
-      positions_BL = cache.length_B[:, None] + jnp.arange(x_BLD.shape[1], dtype=jnp.int32)[None, :]
-    q_BLHE, k_BLHE = (self.rotate(a, positions_BL) for a in (q_BLHE, k_BLHE))
-    if cache is not None:
-      cache, visible_BLS = append(cache, k_BLHE, v_BLHE, mask_BL, segments_BL)
-      k_BLHE, v_BLHE = (a.astype(q_BLHE.dtype) for a in (cache.k_BSHE, cache.v_BSHE))
-    y_BLHE = attention(
-      q_BLHE,
-      k_BLHE,
-      v_BLHE,
-      scale=(self.width // self.heads) ** -0.5,
-      visible_BLS=visible_BLS,
-      dropout=self.weight_dropout(train),
-    )
-    return Mixed(self.join(y_BLHE, mask_BL, train), Aux({}, {}, {}), cache)
-
-  def init_cache(self, batch: int, max_len: int, dtype) -> KeyValueCache:
-    if not self.causal:
-      return super().init_cache(batch, max_len, dtype)
-    return empty_cache(batch, max_len, self.heads, self.width // self.heads, dtype)

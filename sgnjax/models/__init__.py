@@ -14,7 +14,7 @@ from sgnjax.models.decoder import Decoder
 from sgnjax.models.stack import Group
 from sgnjax.ops.dtypes import wide
 
-__all__ = ['build', 'count', 'resolve_stack', 'unpadded']
+__all__ = ['build', 'count', 'maker', 'resolve_stack', 'unpadded']
 
 DTYPES = ('float32', 'bfloat16', 'float64')
 
@@ -47,6 +47,18 @@ def resolve_stack(config: ConfigDict) -> tuple[tuple[tuple[str, ...], int], ...]
   return tuple(resolved)
 
 
+def maker(config: ConfigDict, name: str, *, capture: bool = False) -> functools.partial:
+  """The constructor of mixer `name` with the sizes and the options that the config gives it."""
+  m, kind = config.model, MIXERS[name]
+  dtype = jnp.dtype(m.dtype)
+  sizes = ('width', 'heads', 'context', 'form', 'positions', 'rope_base', 'qkv_bias', 'out_bias')
+  fields = {key: m[key] for key in (*sizes, 'dropout', 'init_std')}
+  for group in kind.option_groups or (kind.group,):
+    options = m.get(group, {}).items()
+    fields |= {key: value for key, value in options if key in kind.__dataclass_fields__}
+  return functools.partial(kind, **fields, dtype=dtype, param_dtype=wide(dtype), capture=capture)
+
+
 def build(config: ConfigDict, *, vocab: int | None = None, capture: bool = False) -> Decoder:
   """The model of a config. `vocab` stands in where config.model.vocab is None.
 
@@ -61,7 +73,7 @@ def build(config: ConfigDict, *, vocab: int | None = None, capture: bool = False
   check_choice('mixer', m.mixer, MIXERS)
   check_choice('model.form', m.form, FORMS)
   check_choice('model.block', m.block, BLOCKS)
-  check_choice('model.positions', m.positions, ('learned', 'rope', 'none'))
+  check_choice('model.positions', m.positions, ('learned', 'rope', 'alibi', 'none'))
   check_choice('model.dtype', m.dtype, DTYPES)
   if not 0 <= m.dropout < 1:
     raise UserError(f'model.dropout={m.dropout}: expected 0 or more and less than 1')
@@ -77,31 +89,13 @@ def build(config: ConfigDict, *, vocab: int | None = None, capture: bool = False
     raise UserError(f'model.width={m.width} does not divide into model.heads={m.heads}')
   if m.positions == 'rope' and m.width // m.heads % 2:
     raise UserError(f'RoPE needs an even head width, got {m.width // m.heads}')
-  dtype = jnp.dtype(m.dtype)
-  common = {
-    'width': m.width,
-    'heads': m.heads,
-    'context': m.context,
-    'form': m.form,
-    'positions': m.positions,
-    'rope_base': m.rope_base,
-    'qkv_bias': m.qkv_bias,
-    'out_bias': m.out_bias,
-    'dropout': m.dropout,
-    'init_std': m.init_std,
-    'dtype': dtype,
-    'param_dtype': wide(dtype),
-    'capture': capture,
-  }
   stack = resolve_stack(config)
   groups = []
   for i, (names, repeats) in enumerate(stack):
     blocks = []
     for j, name in enumerate(names):
       kind = MIXERS[name]
-      fields = kind.__dataclass_fields__
-      options = {k: v for k, v in m.get(kind.group, {}).items() if k in fields}
-      make = functools.partial(kind, **common, **options)
+      make = maker(config, name, capture=capture)
       make(parent=None).check()
       if kind.owns_residual != (m.block == 'chiar'):
         fit = [n for n, k in MIXERS.items() if k.owns_residual == (m.block == 'chiar')]
@@ -125,8 +119,8 @@ def build(config: ConfigDict, *, vocab: int | None = None, capture: bool = False
     tied=m.tied,
     dropout=m.dropout,
     init_std=m.init_std,
-    dtype=dtype,
-    param_dtype=wide(dtype),
+    dtype=jnp.dtype(m.dtype),
+    param_dtype=wide(jnp.dtype(m.dtype)),
     unroll=m.scan_unroll,
     capture=capture,
   )

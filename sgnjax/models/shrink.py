@@ -5,18 +5,14 @@ import math
 from ml_collections import ConfigDict
 
 from sgnjax.models import resolve_stack
-
-
-def white_entropy(width: int) -> float:
-  """Mean spectral entropy of white noise of this width, `1 - (2 - gamma - ln 2) / ln D`."""
-  return 1 - (2 - 0.5772156649015329 - math.log(2)) / math.log(width)
+from sgnjax.ops.entropy import white_entropy
 
 
 def shrink(config: ConfigDict, *, vocab: int = 61, width: int = 32) -> ConfigDict:
   """A twin with the same kinds of layers, forms and options, small enough to try in seconds.
 
   Width, heads, depth (each group once or twice), vocabulary and the run's sizes shrink; the context
-  stays at min(context, 1024), since what leaks may need the length. A CHIAR threshold moves with
+  stays at min(context, 1024), since what leaks may need the length. CHIAR's thresholds move with
   the mean entropy of white noise, so that the twin routes both ways. Never larger than the config.
   """
   twin = config.copy_and_resolve_references().unlock()
@@ -29,7 +25,8 @@ def shrink(config: ConfigDict, *, vocab: int = 61, width: int = 32) -> ConfigDic
   m.vocab = vocab
   m.vocab_multiple = 16
   m.dropout = 0.0
-  m.chiar.tau += white_entropy(m.width) - white_entropy(config.model.width)
+  for key in ('tau', 'tau_low'):
+    m.chiar[key] += white_entropy(m.width) - white_entropy(config.model.width)
   twin.train.steps = min(twin.train.steps, 2)
   twin.train.batch = 2
   twin.train.accumulation = min(twin.train.accumulation, 2)

@@ -8,7 +8,6 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from sgnjax.errors import UserError
 from sgnjax.mixers import Aux, Mixed
 from sgnjax.models.block import Block
 
@@ -75,10 +74,7 @@ class Stack(nn.Module):
     """Caches of all layers, repeats on axis 0. Raises UserError where a layer keeps none."""
 
     def stacked(make, repeats):
-      block = make(parent=None)
-      if block.meta:
-        raise UserError('the MetaRouter keeps no cache: run the whole sequence at once')
-      one = block.make(parent=None).init_cache(batch, max_len, dtype)
+      one = make(parent=None).init_cache(batch, max_len, dtype)
       return jax.tree.map(lambda a: jnp.broadcast_to(a, (repeats, *a.shape)), one)
 
     return tuple(tuple(stacked(make, g.repeats) for make in g.blocks) for g in self.groups)

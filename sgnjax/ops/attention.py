@@ -27,6 +27,25 @@ def rope(x_BLHE: jax.Array, positions_BL: jax.Array, base: float) -> jax.Array:
   return rotated.astype(x_BLHE.dtype)
 
 
+def alibi_slopes(heads: int) -> np.ndarray:
+  """Slopes m_h of the heads: `2^(-8 h / H)` for H a power of two, h = 1..H (ALiBi, section 3).
+
+  Other head counts take those of the next lower power of two, then every other one of the next
+  higher.
+  """
+  lower = 1 << (heads.bit_length() - 1)
+  slopes = 2.0 ** (-8.0 * np.arange(1, lower + 1) / lower)
+  between = 2.0 ** (-4.0 * np.arange(1, 2 * lower + 1) / lower)[::2]
+  return np.concatenate([slopes, between])[:heads]
+
+
+def alibi(query_BL: jax.Array, key_BS: jax.Array, heads: int, *, dtype) -> jax.Array:
+  """`-m_h |i - j|` for queries at i and keys at j: a bias (B, H, L, S) (ALiBi, section 3)."""
+  distance_BLS = jnp.abs(query_BL[:, :, None] - key_BS[:, None, :]).astype(dtype)
+  slope_H = jnp.asarray(alibi_slopes(heads), dtype)
+  return -slope_H[None, :, None, None] * distance_BLS[:, None]
+
+
 def visible(
   length: int,
   *,

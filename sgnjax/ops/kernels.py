@@ -35,6 +35,47 @@ def even_kernel(response: jax.Array) -> jax.Array:
   return r[: n + 1].astype(response.dtype)
 
 
+def quadrature_kernel(response: jax.Array) -> jax.Array:
+  """Causal kernel whose response has `response` as its imaginary part, but for both end bins.
+
+  response: as in `one_sided_kernel`. Result: h of lags 0..N, twice the odd kernel, so h[0] = h[N] =
+  0 and `Im rfft(h, 2N, axis=0) == response` at bins 0 < k < N; there it is 0 at bins 0 and N.
+  Source: FourierQK, the analytic branch `irfft(1j * w * rfft(x))`, made causal.
+  """
+  return 2 * odd_kernel(response)
+
+
+def odd_kernel(response: jax.Array) -> jax.Array:
+  """`irfft(1j * response, 2N)[:N + 1]`: r[tau] of the kernel `sign(tau) r[|tau|]`, lags 0..N.
+
+  response: as in `one_sided_kernel`; bins 0 and N give nothing, and r[0] = r[N] = 0.
+  """
+  n = response.shape[0] - 1
+  if n < 1:
+    raise UserError(f'a kernel needs a response of at least 2 points, but it has {n + 1}')
+  wide_response = response.astype(wide(response.dtype))
+  turned = jax.lax.complex(jnp.zeros_like(wide_response), wide_response)
+  # Both ends are zero for every response; the transform would leave rounding there.
+  r = jnp.fft.irfft(turned, 2 * n, axis=0)[1:n]
+  return jnp.pad(r, [(1, 1), *[(0, 0)] * (r.ndim - 1)]).astype(response.dtype)
+
+
+def complex_kernel(real: jax.Array, imag: jax.Array) -> tuple[jax.Array, jax.Array]:
+  """`k = irfft(real + i imag, 2N)` as two one-sided kernels, (k[0..N], k[0..-N]).
+
+  real, imag: as in `one_sided_kernel`; the imaginary part has no effect at bins 0 and N. The first
+  kernel alone is the causal one nearest to the response in least squares: a response that is causal
+  already comes back whole. Without an imaginary part both are `even_kernel(real)`.
+  """
+  even, odd = even_kernel(real), odd_kernel(imag)
+  return even + odd, even - odd
+
+
+def even_kernel_2d(response: jax.Array) -> jax.Array:
+  """`even_kernel` along the first two axes: (R + 1, C + 1, *D) to r[|i|, |j|], the same shape."""
+  return jnp.moveaxis(even_kernel(jnp.moveaxis(even_kernel(response), 1, 0)), 0, 1)
+
+
 def causal_conv(x: jax.Array, h: jax.Array) -> jax.Array:
   """`y_t = sum_tau h[tau] x[t - tau]`, zero before the start, by zero-padded FFT, O(L log L).
 
@@ -57,6 +98,39 @@ def even_conv(x: jax.Array, r: jax.Array) -> jax.Array:
   # The response of both sides is twice the real part of one side, with lag 0 counted once.
   response = 2 * jnp.real(jnp.fft.rfft(r_wide, n, axis=0)) - r_wide[:1]
   return _filter(x_wide, response, n).astype(x.dtype)
+
+
+def two_sided_conv(x: jax.Array, past: jax.Array, future: jax.Array) -> jax.Array:
+  """`y_t = sum_{s <= t} past[t - s] x_s + sum_{s > t} future[s - t] x_s`, zero outside, O(L log L).
+
+  Two kernels of one shape that agree at lag 0; else as `even_conv`, which it is where they agree.
+  """
+  x_wide, past_wide = _prepare(x, past)
+  _, future_wide = _prepare(x, future)
+  n = _fft_length(x_wide, past_wide)
+  response = jnp.fft.rfft(past_wide, n, axis=0) + jnp.conj(jnp.fft.rfft(future_wide, n, axis=0))
+  return _filter(x_wide, response - past_wide[:1].astype(response.dtype), n).astype(x.dtype)
+
+
+def even_conv_2d(x: jax.Array, r: jax.Array) -> jax.Array:
+  """`y_ij = sum_kl r[|i - k|, |j - l|] x_kl`, zero outside the grid, by zero-padded FFT.
+
+  x: (B, rows, columns, D); r: (T, S, D). FFT in float32 or wider; x's shape and dtype.
+  """
+  dtype = wide(x.dtype, r.dtype)
+  rows, columns = x.shape[1:3]
+  r = r[:rows, :columns].astype(dtype)
+  size = tuple(fast_length(n + taps - 1) for n, taps in zip((rows, columns), r.shape, strict=False))
+  both_sides = r
+  for axis, (n, taps) in enumerate(zip(size, r.shape, strict=False)):
+    distance = np.minimum(np.arange(n), n - np.arange(n))
+    inside = jnp.asarray(distance < taps).reshape((n, 1, 1) if axis == 0 else (1, n, 1))
+    both_sides = jnp.take(both_sides, np.minimum(distance, taps - 1), axis=axis)
+    both_sides = jnp.where(inside, both_sides, jnp.zeros((), dtype))
+  spectrum = jnp.fft.rfft2(x.astype(dtype), size, axes=(1, 2))
+  response = jnp.fft.rfft2(both_sides, axes=(0, 1))
+  y = jnp.fft.irfft2(spectrum * response[None], size, axes=(1, 2))
+  return y[:, :rows, :columns].astype(x.dtype)
 
 
 def causal_conv_direct(x: jax.Array, h: jax.Array) -> jax.Array:

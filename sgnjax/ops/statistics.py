@@ -1,9 +1,10 @@
 """Moments and z-norms along the last axis: over the sequence, a prefix, or what a query sees."""
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 
-from sgnjax.ops.attention import visible
 from sgnjax.ops.dtypes import wide
 
 FLOOR = 1e-8
@@ -45,63 +46,70 @@ def sequence_znorm(e: jax.Array, mask: jax.Array | None = None) -> jax.Array:
   return _standardise(x, mean, variance, real).astype(e.dtype)
 
 
-def prefix_znorm(
-  e: jax.Array, segments: jax.Array | None = None, mask: jax.Array | None = None
-) -> jax.Array:
-  """z of each element under the moments of the elements up to it, of its own segment.
+class Moments(NamedTuple):
+  """Count, mean and sum of squared deviations."""
 
-  Arguments as in `prefix_moments`, numerics and result as in `sequence_znorm`; causal.
+  count: jax.Array
+  mean: jax.Array
+  m2: jax.Array
+
+
+def znorm(x: jax.Array, moments: Moments, real: jax.Array | bool = True) -> jax.Array:
+  """`(x - mean) / max(std, 1e-8)` under given moments; 0 where not `real` and where std is 0.
+
+  Arguments broadcast. With the moments that follow from each key's prefix this is EGA's `prefix`
+  statistic; with those of each query's (a further axis), its `query` statistic, which in one layer
+  is what the published EGA computes when it generates token by token.
   """
-  count, mean, m2 = prefix_moments(e, segments=segments, mask=mask)
-  z = _standardise(e.astype(mean.dtype), mean, _variance(count, m2), _real(mask, e))
-  return z.astype(e.dtype)
-
-
-def query_znorm(
-  e_XL: jax.Array, *, segments: jax.Array | None = None, mask: jax.Array | None = None
-) -> jax.Array:
-  """z of each key under the moments of the keys that each query sees: (*X, query, key).
-
-  Arguments as in `prefix_moments`, numerics as in `sequence_znorm`. Entries of keys that the query
-  does not see (later ones, padding, other segments) are 0. In one layer this is what the published
-  EGA computes when it generates token by token.
-  """
-  count, mean, m2 = prefix_moments(e_XL, segments=segments, mask=mask)
-  length = e_XL.shape[-1]
-  seen_BLS = visible(length, causal=True, mask_BL=mask, segments_BL=segments)
-  seen_XLS = seen_BLS.reshape(seen_BLS.shape[0], *(1,) * (e_XL.ndim - 2), length, length)
-  key_XLS = e_XL.astype(mean.dtype)[..., None, :]
-  z_XLS = _standardise(key_XLS, mean[..., None], _variance(count, m2)[..., None], seen_XLS)
-  return z_XLS.astype(e_XL.dtype)
+  count, mean, m2 = moments
+  variance = m2 / jnp.maximum(count, jnp.ones((), count.dtype))
+  return _standardise(x.astype(mean.dtype), mean, variance, real)
 
 
 def prefix_moments(
-  e: jax.Array, *, segments: jax.Array | None = None, mask: jax.Array | None = None
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-  """Count, mean and sum of squared deviations of the elements up to each position.
+  e: jax.Array,
+  *,
+  segments: jax.Array | None = None,
+  mask: jax.Array | None = None,
+  before: tuple[Moments, jax.Array] | None = None,
+) -> Moments:
+  """Moments of the elements up to each position, three arrays of e's shape.
 
   e: (B, *X, L); segments: integers, (B, L), where each run of one number starts afresh; mask: bool,
-  (B, L), False for elements left out. Result: three arrays of e's shape, in float32 or wider; all
-  zero where there is nothing to count. Merges partial moments (Chan, Golub, LeVeque 1979) in an
-  associative scan, which keeps its digits under a large mean, as E[e^2] - E[e]^2 does not;
-  position t depends on nothing after t, to the last bit.
+  (B, L), False for elements left out. before: moments (B, *X) and segment (B,) of what came before
+  the first element, as a chunk of a longer sequence has them. In float32 or wider; all zero where
+  there is nothing to count. Merges partial moments (Chan, Golub, LeVeque 1979) in an associative
+  scan, which keeps its digits under a large mean, as E[e^2] - E[e]^2 does not; position t depends
+  on nothing after t, to the last bit.
   """
   x = e.astype(wide(e.dtype))
   real = _real(mask, x)
   x = jnp.where(real, x, jnp.zeros_like(x))
   axis = x.ndim - 1
-  if segments is None:
-    parts = (real.astype(x.dtype), x, jnp.zeros_like(x))
-    count, mean, m2 = jax.lax.associative_scan(_merge, parts, axis=axis)
+  count = jnp.broadcast_to(real.astype(x.dtype), x.shape)
+  parts = Moments(count, x, jnp.zeros_like(x))
+  number = None if segments is None else _fit(segments, x)
+  if before is not None:
+    earlier, segment_B = before
+    parts = Moments(
+      *(
+        jnp.concatenate([a[..., None].astype(x.dtype), part], axis)
+        for a, part in zip(earlier, parts, strict=True)
+      )
+    )
+    if number is not None:
+      first = segment_B.reshape(-1, *(1,) * axis)
+      number = jnp.concatenate([first.astype(number.dtype), number], axis)
+  if number is None:
+    moments = jax.lax.associative_scan(_merge, parts, axis=axis)
   else:
-    number = _fit(segments, x)
     start = jnp.concatenate(
       [jnp.ones_like(number[..., :1], bool), number[..., 1:] != number[..., :-1]], -1
     )
-    real = real & jnp.ones_like(start)  # a count for each row of segments
-    parts = (start, (real.astype(x.dtype), x, jnp.zeros_like(x)))
-    _, (count, mean, m2) = jax.lax.associative_scan(_merge_segments, parts, axis=axis)
-  return jnp.broadcast_to(count, x.shape), mean, m2
+    _, moments = jax.lax.associative_scan(_merge_segments, (start, parts), axis=axis)
+  if before is not None:
+    moments = Moments(*(jax.lax.slice_in_dim(m, 1, None, axis=axis) for m in moments))
+  return moments
 
 
 def _merge(left, right):
@@ -110,14 +118,14 @@ def _merge(left, right):
   count = count_a + count_b
   share_b = count_b / jnp.maximum(count, jnp.ones((), count.dtype))
   delta = mean_b - mean_a
-  return count, mean_a + delta * share_b, m2_a + m2_b + delta**2 * (count_a * share_b)
+  return Moments(count, mean_a + delta * share_b, m2_a + m2_b + delta**2 * (count_a * share_b))
 
 
 def _merge_segments(left, right):
   """`_merge`, but a stretch that starts a segment forgets what came before it."""
   (start_a, moments_a), (start_b, moments_b) = left, right
   merged = _merge(moments_a, moments_b)
-  moments = tuple(jnp.where(start_b, b, m) for b, m in zip(moments_b, merged, strict=True))
+  moments = Moments(*(jnp.where(start_b, b, m) for b, m in zip(moments_b, merged, strict=True)))
   return start_a | start_b, moments
 
 
@@ -131,10 +139,6 @@ def _real(mask_BL, x):
 def _fit(a_BL, x):
   """(B, L) shaped to meet (B, *X, L)."""
   return a_BL.reshape(a_BL.shape[0], *(1,) * (x.ndim - 2), a_BL.shape[1])
-
-
-def _variance(count, m2):
-  return m2 / jnp.maximum(count, jnp.ones((), count.dtype))
 
 
 def _standardise(x, mean, variance, real):

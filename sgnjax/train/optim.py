@@ -10,9 +10,12 @@ from sgnjax.errors import UserError
 # By name and not by rank: `scan` adds an axis of repeats, which makes a bias look like a matrix.
 DECAYED = ('kernel', 'embedding', 'head', 'position')
 PLAIN = ('bias', 'scale')
+# Never trained: no gradient reaches them, and decay would move them.
+FROZEN = ('frozen_gate', 'frozen_omega', 'frozen_key')
 MECHANISM = (
   'gate', 'w_gate', 'b_gate', 'tau', 'alpha', 'scale_logits', 'log_centre', 'w_spectral',
-  'meta_router',
+  'meta_router', 'router', 'mixture', 'conv_taps', 'conv_bias', 'w_input', 'log_omega0',
+  'log_sigma', 'angles', 'filters',
 )  # fmt: skip
 
 
@@ -27,6 +30,8 @@ def decays(path: str, mechanism: bool) -> bool:
   Raises UserError for a name that no rule covers.
   """
   names = path.split('/')
+  if any(name in FROZEN for name in names):
+    return False
   if any(name in MECHANISM for name in names):
     return mechanism
   if names[-1] in DECAYED:

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from sgnjax.errors import UserError
-from sgnjax.ops.attention import attention, attention_weights, rope, visible
+from sgnjax.ops.attention import (
+  alibi,
+  alibi_slopes,
+  attention,
+  attention_weights,
+  rope,
+  visible,
+)
 
 B, L, S, H, E = 2, 9, 9, 3, 8
 
@@ -224,3 +231,41 @@ def test_rotation_keeps_norms_dtype_and_relative_products(dtype):
 def test_rotation_needs_an_even_width():
   with pytest.raises(UserError, match='even head width, but it is 3'):
     rope(jnp.ones((1, 2, 1, 3)), jnp.zeros((1, 2), jnp.int32), 10000.0)
+
+
+@pytest.mark.parametrize(
+  ('heads', 'expected'),
+  [
+    (1, [2**-8]),
+    (2, [2**-4, 2**-8]),
+    (8, [2**-1, 2**-2, 2**-3, 2**-4, 2**-5, 2**-6, 2**-7, 2**-8]),
+    (3, [2**-4, 2**-8, 2**-2]),
+    (12, [*(2.0**-i for i in range(1, 9)), 2**-0.5, 2**-1.5, 2**-2.5, 2**-3.5]),
+  ],
+)
+def test_alibi_slopes_follow_the_paper(heads, expected):
+  np.testing.assert_allclose(alibi_slopes(heads), expected, rtol=1e-15)
+
+
+@pytest.mark.parametrize('dtype', [jnp.float64, jnp.float32])
+def test_alibi_is_minus_slope_times_distance(dtype):
+  query = np.array([[3, 4, 5], [0, 900, 1800]], np.int32)
+  key = np.arange(6, dtype=np.int32)[None, :]
+  bias = alibi(jnp.asarray(query), jnp.asarray(key), H, dtype=dtype)
+  assert bias.dtype == dtype
+  distance = np.abs(query[:, None, :, None] - key[:, None, None, :]).astype(np.float64)
+  expected = -np.array([2**-4, 2**-8, 2**-2])[None, :, None, None] * distance
+  np.testing.assert_array_equal(np.asarray(bias, np.float64), expected)
+
+
+def test_alibi_in_attention_depends_on_distance_alone_and_favours_the_near():
+  q, k, _, _ = inputs()
+  options = {'scale': 0.3, 'visible_BLS': visible(L, causal=True)}
+  at = jnp.arange(L, dtype=jnp.int32)[None, :]
+  here, there = (alibi(at + shift, at + shift, H, dtype=jnp.float64) for shift in (0, 1000))
+  np.testing.assert_array_equal(here, there)
+  seen = np.tril(np.ones((1, L, L), bool))
+  truth = numpy_weights(q, k, 0.3, seen, bias=np.broadcast_to(here, (B, H, L, S)))
+  np.testing.assert_allclose(attention_weights(q, k, bias_BHLS=here, **options), truth, atol=1e-14)
+  flat = attention_weights(jnp.zeros_like(q), k, bias_BHLS=here, **options)
+  assert np.all(np.diff(np.asarray(flat)[:, :, -1], axis=-1) > 0)

@@ -89,6 +89,21 @@ def test_golden_coefficients(golden):
   np.testing.assert_allclose(ours, data['dct_ortho'], atol=1e-11)
 
 
+@pytest.mark.parametrize('n', [1, 2, 7, 64])
+def test_a_gate_gives_a_toeplitz_part_and_a_reflection(n):
+  """`C^T diag(G) C` has the entries `(g(t - s) + g(t + s + 1)) / 2`."""
+  gate = np.random.default_rng(n).normal(size=n)
+  with jax.enable_x64(True):
+    operator = np.asarray(idct(jnp.asarray(gate)[:, None] * dct(jnp.eye(n), 0), 0))
+  square = np.where(np.arange(n) == 0, 1, 2) / n
+  t, s = np.arange(n)[:, None], np.arange(n)[None, :]
+
+  def g(lag):
+    return np.cos(np.pi / n * lag[..., None] * np.arange(n)) @ (square * gate)
+
+  np.testing.assert_allclose(operator, (g(t - s) + g(t + s + 1)) / 2, rtol=0, atol=1e-13)
+
+
 def test_wrong_path_is_named():
   with pytest.raises(UserError, match="'fftt' is not known; did you mean 'fft'"):
     dct(jnp.ones(4), path='fftt')

@@ -8,11 +8,17 @@ from sgnjax.errors import UserError
 from sgnjax.ops.kernels import (
   causal_conv,
   causal_conv_direct,
+  complex_kernel,
   even_conv,
+  even_conv_2d,
   even_kernel,
+  even_kernel_2d,
   fast_length,
+  odd_kernel,
   one_sided_kernel,
+  quadrature_kernel,
   truncated_dct_operator,
+  two_sided_conv,
 )
 
 LENGTHS = (1, 2, 31)
@@ -177,3 +183,76 @@ def test_fast_lengths_are_the_smallest_smooth_numbers():
   smooth = sorted(2**a * 3**b * 5**c for a in range(13) for b in range(9) for c in range(7))
   for n in range(1, 2000):
     assert fast_length(n) == next(m for m in smooth if m >= n)
+
+
+@pytest.mark.parametrize('n', [1, 2, 7, 64])
+def test_quadrature_kernel_has_the_response_as_imaginary_part(n):
+  response = normal(n + 1, 3)
+  h = np.asarray(quadrature_kernel(jnp.asarray(response)))
+  spectrum = np.fft.rfft(h, 2 * n, axis=0)
+  np.testing.assert_allclose(spectrum.imag[1:n], response[1:n], atol=1e-12)
+  np.testing.assert_allclose(spectrum.imag[[0, n]], 0, atol=1e-12)  # both ends give nothing
+  # Published convention: the circular kernel -(2 / T) sum of w_k sin(2 pi k tau / T), T = 2n.
+  k, lags = np.arange(1, n), np.arange(n + 1)
+  sines = np.sin(np.pi / n * lags[:, None] * k[None, :])
+  np.testing.assert_allclose(h, -2 / n * sines @ response[1:n], atol=1e-12)
+
+
+@pytest.mark.parametrize('length', LENGTHS)
+def test_odd_kernel_on_both_sides(length):
+  x, r = normal(2, length, 3), np.asarray(odd_kernel(jnp.asarray(normal(14, 3))))
+  truth = np.zeros(x.shape)
+  for t in range(length):
+    for s in range(length):
+      if 0 < abs(t - s) < len(r):
+        truth[:, t] += np.sign(t - s) * r[abs(t - s)] * x[:, s]
+  np.testing.assert_allclose(
+    two_sided_conv(jnp.asarray(x), jnp.asarray(r), -jnp.asarray(r)), truth, atol=1e-12
+  )
+
+
+@pytest.mark.parametrize('n', [1, 2, 7, 64])
+def test_complex_kernel_is_the_whole_period_of_its_response(n):
+  real, imag = normal(n + 1, 3), normal(n + 1, 3, seed=1)
+  past, future = (np.asarray(a) for a in complex_kernel(jnp.asarray(real), jnp.asarray(imag)))
+  period = np.fft.irfft(real + 1j * imag, 2 * n, axis=0)
+  np.testing.assert_allclose(past, period[: n + 1], atol=1e-13)
+  np.testing.assert_allclose(future, np.roll(period[::-1], 1, axis=0)[: n + 1], atol=1e-13)
+
+
+@pytest.mark.parametrize('n', [1, 7, 64])
+def test_complex_kernel_keeps_a_response_that_is_causal(n):
+  h = normal(n + 1, 2)
+  response = np.fft.rfft(h, 2 * n, axis=0)
+  past, _ = complex_kernel(jnp.asarray(response.real), jnp.asarray(response.imag))
+  np.testing.assert_allclose(past, h, atol=1e-13)
+
+
+@pytest.mark.parametrize('taps', TAPS)
+@pytest.mark.parametrize('length', LENGTHS)
+def test_two_sided_conv_is_the_sum_over_both_sides(length, taps):
+  x, past, future = normal(2, length, 3), normal(taps, 3, seed=1), normal(taps, 3, seed=2)
+  future[0] = past[0]
+  truth = causal_sum(x, past) + causal_sum(x[:, ::-1], future)[:, ::-1] - past[0] * x
+  ours = two_sided_conv(*map(jnp.asarray, (x, past, future)))
+  np.testing.assert_allclose(ours, truth, atol=1e-12)
+  even = two_sided_conv(*map(jnp.asarray, (x, past, past)))
+  np.testing.assert_allclose(even, even_conv(jnp.asarray(x), jnp.asarray(past)), atol=1e-12)
+
+
+@pytest.mark.parametrize(('grid', 'taps'), [((1, 1), (1, 2)), ((3, 5), (4, 6)), ((4, 3), (2, 7))])
+def test_even_conv_2d_is_the_sum_over_the_grid(grid, taps):
+  x, r = normal(2, *grid, 3), normal(*taps, 3, seed=1)
+  truth = np.zeros(x.shape)
+  for i, j in np.ndindex(*grid):
+    for k, m in np.ndindex(*grid):
+      if abs(i - k) < taps[0] and abs(j - m) < taps[1]:
+        truth[:, i, j] += r[abs(i - k), abs(j - m)] * x[:, k, m]
+  np.testing.assert_allclose(even_conv_2d(jnp.asarray(x), jnp.asarray(r)), truth, atol=1e-12)
+
+
+def test_even_kernel_2d_of_a_product_is_the_product():
+  a, b = normal(4, 1, 2), normal(1, 6, 2, seed=1)
+  along = np.asarray(even_kernel(jnp.asarray(a[:, 0]))), np.asarray(even_kernel(jnp.asarray(b[0])))
+  truth = along[0][:, None] * along[1][None]
+  np.testing.assert_allclose(even_kernel_2d(jnp.asarray(a * b)), truth, atol=1e-14)

@@ -4,11 +4,29 @@ import numpy as np
 import pytest
 
 from sgnjax.ops import statistics
+from sgnjax.ops.attention import visible
 
 sequence_znorm = jax.jit(statistics.sequence_znorm)
-prefix_znorm = jax.jit(statistics.prefix_znorm)
-query_znorm = jax.jit(statistics.query_znorm)
 prefix_moments = jax.jit(statistics.prefix_moments)
+
+
+@jax.jit
+def prefix_znorm(e, segments=None, mask=None):
+  """Each element under the moments of the elements up to it."""
+  moments = statistics.prefix_moments(e, segments=segments, mask=mask)
+  real = True if mask is None else mask.reshape(e.shape[0], *(1,) * (e.ndim - 2), e.shape[-1])
+  return statistics.znorm(e, moments, real).astype(e.dtype)
+
+
+@jax.jit
+def query_znorm(e, segments=None, mask=None):
+  """Each key (last axis) under the moments of what each query (the axis before) sees."""
+  moments = statistics.prefix_moments(e, segments=segments, mask=mask)
+  moments = statistics.Moments(*(m[..., None] for m in moments))
+  length = e.shape[-1]
+  seen = visible(length, causal=True, mask_BL=mask, segments_BL=segments)
+  seen = seen.reshape(seen.shape[0], *(1,) * (e.ndim - 2), length, length)
+  return statistics.znorm(e[..., None, :], moments, seen).astype(e.dtype)
 
 
 @jax.jit

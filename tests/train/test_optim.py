@@ -20,7 +20,7 @@ def config(**optim):
 def params_of(mixer: str):
   c = base.get_config()
   c.model.layers, c.model.width, c.model.context = 3, 16, 8
-  c.model.mixer = mixer
+  c.model.mixer, c.model.form = mixer, MIXERS[mixer].forms[0]
   if MIXERS[mixer].owns_residual:
     c.model.block = 'chiar'
   model = build(c, vocab=7)

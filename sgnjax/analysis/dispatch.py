@@ -1,0 +1,141 @@
+"""What CHIAR's dispatch saves: FLOPs by the formula and by XLA, and seconds of a training step.
+
+A step is the loss of a batch of random tokens and its gradient, without the optimiser. All kinds
+share one set of parameters and take turns in one run; a saving is 1 minus the median, over rounds,
+of the ratio of a kind's seconds to those that the dense kind took in the same round.
+"""
+
+import os
+import platform
+import time
+from statistics import median
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from sgnjax.analysis.flops import flops
+from sgnjax.errors import UserError
+from sgnjax.models import build
+from sgnjax.train.step import cross_entropy
+
+DENSE = 'dense'
+
+
+def kinds(config: ConfigDict, capacities: tuple[float, ...]) -> dict[str, ConfigDict]:
+  """The config dense, and with each kv and capacity: only what is computed differs, no parameter.
+
+  Raises UserError for another mixer than chiar.
+  """
+  if config.model.mixer != 'chiar':
+    raise UserError(f"dispatch is an option of model.mixer='chiar', got '{config.model.mixer}'")
+
+  def kind(**options):
+    twin = config.copy_and_resolve_references().unlock()
+    twin.model.chiar.update(dispatch=DENSE, kv='all', capacity=None)
+    twin.model.chiar.update(options)
+    return twin.lock()
+
+  found = {DENSE: kind()}
+  for kv in ('all', 'routed'):
+    for share in capacities:
+      found[f'{kv} {share:.0%}'] = kind(dispatch='capacity', kv=kv, capacity=share)
+  return found
+
+
+def measure(
+  config: ConfigDict,
+  *,
+  capacities: tuple[float, ...] = (0.5, 0.25),
+  batch: int = 1,
+  length: int | None = None,
+  vocab: int | None = None,
+  repeats: int = 9,
+) -> dict:
+  """Times steps of `batch` rows of `length` tokens (None: the context), and counts their FLOPs.
+
+  Returns `rows`, one a kind: flops of a step by `sgnjax.analysis.flops`, what XLA counts of the
+  same program with its layers unrolled, median seconds, the analytic and the measured saving and
+  their ratio (not of the dense one); and what it was measured on. Raises UserError as `build` does.
+  """
+  length = length or config.model.context
+  configs = kinds(config, capacities)
+  vocab = config.model.vocab or vocab
+  rng = np.random.default_rng(0)
+  model = build(configs[DENSE], vocab=vocab)
+  tokens_BT = jnp.asarray(rng.integers(0, model.vocab, (batch, length + 1)), jnp.int32)
+  params = jax.jit(model.init)(jax.random.key(0), tokens_BT[:, :-1])['params']
+  steps, rows = {}, {}
+  for name, twin in configs.items():
+    steps[name] = _step(twin, vocab).lower(params, tokens_BT).compile()
+    unrolled = twin.copy_and_resolve_references().unlock()
+    unrolled.model.scan_unroll = twin.model.layers
+    rows[name] = {
+      'flops': sum(flops(twin, batch=batch, length=length, vocab=vocab, training=True).values()),
+      'xla_flops': _step(unrolled, vocab).lower(params, tokens_BT).cost_analysis()['flops'],
+    }
+  seconds: dict[str, list[float]] = {name: [] for name in steps}
+  for repeat in range(-1, repeats):
+    for name, step in steps.items():
+      start = time.perf_counter()
+      jax.block_until_ready(step(params, tokens_BT))
+      if repeat >= 0:
+        seconds[name].append(time.perf_counter() - start)
+  for name, row in rows.items():
+    row['seconds'] = median(seconds[name])
+    if name == DENSE:
+      continue
+    pairs = zip(seconds[name], seconds[DENSE], strict=True)
+    row['analytic_saving'] = 1 - row['flops'] / rows[DENSE]['flops']
+    row['measured_saving'] = 1 - median(one / dense for one, dense in pairs)
+    row['ratio'] = row['measured_saving'] / row['analytic_saving']
+  m = config.model
+  return {
+    'rows': rows,
+    'model': f'{m.layers} layers, width {m.width}, {m.heads} heads, {m.dtype}',
+    'batch': batch,
+    'length': length,
+    'repeats': repeats,
+    'device': f'{jax.device_count()} x {jax.devices()[0].device_kind}',
+    'machine': f'{platform.machine()}, {os.cpu_count()} processors',
+    'versions': {'python': platform.python_version(), 'jax': jax.__version__},
+  }
+
+
+def _step(config: ConfigDict, vocab: int | None):
+  """Loss and gradient of a batch, to be compiled."""
+  model = build(config, vocab=vocab)
+
+  def loss(params, tokens_BT):
+    logits_BLV = model.apply({'params': params}, tokens_BT[:, :-1]).y_BLD
+    nats, scored = cross_entropy(logits_BLV, tokens_BT[:, 1:])
+    return nats / scored
+
+  return jax.jit(jax.value_and_grad(loss))
+
+
+def table(found: dict) -> str:
+  """The rows as a Markdown table, and what they were measured on."""
+  lines = [
+    '| kv, capacity | GFLOP a step | by XLA | ms a step | saving by FLOPs | of the time | ratio |',
+    '|---|---|---|---|---|---|---|',
+  ]
+  for name, row in found['rows'].items():
+    cells = [f'{row[k] / 1e9:,.1f}' for k in ('flops', 'xla_flops')]
+    cells.append(f'{1000 * row["seconds"]:,.0f}')
+    if 'ratio' in row:
+      cells += [f'{row["analytic_saving"]:.1%}', f'{row["measured_saving"]:.1%}']
+      cells.append(f'{row["ratio"]:.2f}')
+    else:
+      cells += ['', '', '']
+    lines.append(f'| {name} | {" | ".join(cells)} |')
+  versions = ', '.join(f'{name} {value}' for name, value in found['versions'].items())
+  return '\n'.join(
+    [
+      *lines,
+      '',
+      f'{found["model"]}; batch {found["batch"]} x {found["length"]} tokens, median of '
+      f'{found["repeats"]} rounds; {found["device"]}; {found["machine"]}; {versions}',
+    ]
+  )

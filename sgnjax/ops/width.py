@@ -1,0 +1,73 @@
+"""Orthonormal bases of a token's width: the DCT, and two controls without an order of channels."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sgnjax.errors import check_choice
+from sgnjax.ops.dct import dct, idct
+from sgnjax.ops.dtypes import wide
+
+BASES = ('dct', 'orthogonal', 'permuted')
+# Of both controls: constants, the same in every layer and run. No seed that data is drawn from too:
+# numbers of the same stream are correlated with the matrix made of them.
+SEED = 4_183_607
+
+
+@functools.cache
+def orthogonal_matrix(width: int) -> np.ndarray:
+  """A fixed random orthogonal matrix (D, D) in float64, uniform over all of them (Haar measure)."""
+  normal_DD = np.random.default_rng(SEED).standard_normal((width, width))
+  q_DD, r_DD = np.linalg.qr(normal_DD)
+  # A positive diagonal makes the factors unique, so that no library's sign convention shows.
+  return q_DD * np.where(np.diag(r_DD) < 0, -1.0, 1.0)[None, :]
+
+
+@functools.cache
+def permutation(width: int) -> np.ndarray:
+  """A fixed random order of the channels."""
+  return np.random.default_rng(SEED).permutation(width)
+
+
+def analyse(x: jax.Array, basis: str = 'dct') -> jax.Array:
+  """Coefficients over the last axis: `dct(x)`, `Q x`, or `dct(x[permutation])`; norms are kept.
+
+  x: real, (..., D); the result has its shape and dtype, computed in float32 or wider. Raises
+  UserError for an unknown basis. Source: CHIAR-Former, spectral router; the others are controls.
+  """
+  check_choice('basis', basis, BASES)
+  if basis == 'orthogonal':
+    return _product('kn,...n->...k', x)
+  return dct(x if basis == 'dct' else jnp.take(x, permutation(x.shape[-1]), axis=-1))
+
+
+def synthesise(coefficients: jax.Array, basis: str = 'dct') -> jax.Array:
+  """The inverse and the transpose of `analyse`; same arguments."""
+  check_choice('basis', basis, BASES)
+  if basis == 'orthogonal':
+    return _product('kn,...k->...n', coefficients)
+  x = idct(coefficients)
+  return x if basis == 'dct' else jnp.take(x, np.argsort(permutation(x.shape[-1])), axis=-1)
+
+
+def _product(axes: str, x: jax.Array) -> jax.Array:
+  dtype = wide(x.dtype)
+  q_DD = jnp.asarray(orthogonal_matrix(x.shape[-1]), dtype)
+  return jnp.einsum(axes, q_DD, x.astype(dtype), precision=jax.lax.Precision.HIGHEST).astype(
+    x.dtype
+  )
+
+
+def width_filter(
+  x_BLD: jax.Array, w_D: jax.Array, *, basis: str = 'dct', released: bool = False
+) -> jax.Array:
+  """`synthesise(w * analyse(x))`: mixes channels, never tokens (CHIAR-Former, DCT operator).
+
+  released: twice that, as the paper's code computes with its unscaled inverse.
+  """
+  compute = wide(x_BLD.dtype)
+  mixed_BLD = analyse(x_BLD.astype(compute), basis) * w_D.astype(compute)[None, None, :]
+  mixed_BLD = synthesise(mixed_BLD, basis)
+  return (mixed_BLD * jnp.asarray(2 if released else 1, compute)).astype(x_BLD.dtype)
