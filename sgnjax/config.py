@@ -118,7 +118,8 @@ def apply_override(config: ConfigDict, override: str) -> None:
       )
     config[leaf] = None
   else:
-    config[leaf] = _parse(key, text, kind)
+    value = _parse(key, text, kind)
+    config[leaf] = _like(key, text, value, config[leaf]) if kind is tuple else value
 
 
 def _parse(key: str, text: str, kind: type):
@@ -141,9 +142,22 @@ def _parse(key: str, text: str, kind: type):
     return float(value)
   if kind is tuple and isinstance(value, list):
     return tuple(value)
+  if kind is tuple and type(value) in (int, float):
+    return (value,)  # tau=0.5 is tau=(0.5,)
   if not isinstance(value, kind) or isinstance(value, bool):
     raise wrong
   return value
+
+
+def _like(key: str, text: str, value: tuple, old: tuple | None) -> tuple:
+  """The tuple with numbers of the kind that the key's own are of: an int among floats is one."""
+  kinds = {type(v) for v in old or ()}
+  if kinds not in ({int}, {float}):
+    return value
+  (kind,) = kinds
+  if not all(type(v) in (int, kind) for v in value):
+    raise UserError(f'config.{key}={text}: expected numbers ({kind.__name__})')
+  return tuple(kind(v) for v in value)
 
 
 def to_dict(config: ConfigDict) -> dict:

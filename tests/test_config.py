@@ -67,6 +67,17 @@ def test_the_twin_of_a_threshold_moves_with_the_entropy_of_noise():
     ('allow_leak=True', True),
     ('model.sgn.gated=0', False),
     ('model.stack=((("sgn", "softmax"), 2),)', ((('sgn', 'softmax'), 2),)),
+    ('model.sgn.grid=4,6', (4, 6)),
+    ('model.sgn.grid=(4, 6)', (4, 6)),
+    ('model.sgn.grid=[4,6]', (4, 6)),
+    ('model.ega.tau=0.5', (0.5,)),
+    ('model.ega.tau=1,0.5', (1.0, 0.5)),
+    ('model.ega.lengths=3', (3,)),
+    ('model.fourier_qk.bins=(1,2.5)', (1.0, 2.5)),
+    ('model.sgn.retained=6', 6),
+    ('model.chiar.capacity=1', 1.0),
+    ('audit.variants=sgn', 'sgn'),
+    ('audit.variants=none', None),
   ],
 )
 def test_overrides(override, value):
@@ -75,6 +86,8 @@ def test_overrides(override, value):
   for key in override.split('=')[0].split('.'):
     config = config[key]
   assert config == value
+  if isinstance(value, tuple):
+    assert [type(v) for v in config] == [type(v) for v in value]
 
 
 @pytest.mark.parametrize('key', list(config_lib.leaves(base.get_config())))
@@ -85,7 +98,7 @@ def test_every_optional_key_can_be_set_and_unset(key):
     with pytest.raises(UserError, match='not optional'):
       config_lib.apply_override(config, f'{key}=none')
     return
-  config_lib.apply_override(config, f'{key}=(1,2)' if key == 'model.stack' else f'{key}=3')
+  config_lib.apply_override(config, f'{key}=3')
   assert config_lib.flat(config)[key] is not None
   config_lib.apply_override(config, f'{key}=None')
   assert config_lib.flat(config)[key] is None
@@ -104,6 +117,10 @@ def test_every_optional_key_can_be_set_and_unset(key):
     ('allow_leak=maybe', 'true or false'),
     ('optim.lr=fast', 'expected float'),
     ('model.stack=sgn', 'expected tuple'),
+    ('model.sgn.grid=4x6', 'expected tuple'),
+    ('model.ega.tau=a,b', 'expected tuple'),
+    ('model.ega.tau="a",', r'numbers \(float'),
+    ('model.ega.lengths=3.5', r'numbers \(int'),
   ],
 )
 def test_wrong_overrides_are_refused(override, said):
@@ -149,7 +166,7 @@ def test_a_broken_config_file_is_named_with_its_line(tmp_path, text, said):
 
 
 def test_every_key_is_read(tmp_path, monkeypatch):
-  """Training, evaluating and sampling read each key of base.py: none is there for show."""
+  """The jobs read each key of base.py: none is there for show."""
   read = set()
   places = ('ml_collections', str(Path('sgnjax', 'config.py')), 'shrink.py')
   original = ConfigDict.__getitem__
@@ -172,6 +189,7 @@ def test_every_key_is_read(tmp_path, monkeypatch):
   run(f'--workdir={tmp_path}/a')
   run(f'--workdir={tmp_path}/a', '--job=eval')
   run(f'--workdir={tmp_path}/a', '--job=sample')
+  run(f'--workdir={tmp_path}/v', '--job=audit', '--config.audit.variants=identity')
   run(f'--workdir={tmp_path}/b', '--config.data.name=text', status=2)  # no data.path
   run(f'--workdir={tmp_path}/c', '--config.data.name=tiny_shakespeare', status=2)
   run(f'--workdir={tmp_path}/d', '--config.model.form=published', status=3)  # allow_leak is asked

@@ -9,12 +9,19 @@ from matplotlib.figure import Figure
 from ml_collections import ConfigDict
 
 from sgnjax.analysis import plots
+from sgnjax.mixers import Mixer
+from sgnjax.mixers.chiar import Routed
+from sgnjax.mixers.ega import EGA
+from sgnjax.mixers.fourier_qk import FourierQK
+from sgnjax.mixers.sgn import SGN
 from sgnjax.models import build
 from sgnjax.models.decoder import Decoder
 from sgnjax.ops.kernels import even_kernel, one_sided_kernel
+from sgnjax.train.log import mark
 
 WINDOWS = 4
 SHOWN = 128  # tokens of text in a strip
+_HARD = ' Without training it is cut: above 1/2 a token takes the layer, else its input.'
 
 
 class Picture(NamedTuple):
@@ -43,69 +50,99 @@ def pictures(
 ) -> list[Picture]:
   """The pictures of every mechanism among the layers; none for softmax attention."""
   pieces_BL = [[tokenizer.decode([t]) for t in row] for row in tokens_BL.tolist()]
-  layers = {i: (name, block.make(parent=None)) for i, (name, block) in enumerate(model.layers())}
+  mixers = {i: block.make(parent=None) for i, (_, block) in enumerate(model.layers())}
 
-  def of(kind: str, key: str) -> dict[int, np.ndarray]:
+  def of(kind: type[Mixer], key: str) -> dict[int, np.ndarray]:
+    """The arrays of that name of all layers of a kind, which share their options."""
     return {
       i: np.asarray(debug[f'{key}/{i:02d}'], np.float32)
-      for i, (name, _) in layers.items()
-      if name == kind
+      for i, mixer in mixers.items()
+      if isinstance(mixer, kind) and f'{key}/{i:02d}' in debug
     }
 
-  mixers = dict(layers.values())
+  def first(kind: type[Mixer]) -> Any:
+    return next((mixer for mixer in mixers.values() if isinstance(mixer, kind)), None)
+
   drawn = []
-  if 'sgn' in mixers:
-    drawn += _sgn(mixers['sgn'], of('sgn', 'gate'), leaky)
-  if 'fourier_qk' in mixers:
-    mixer = mixers['fourier_qk']
+  if mixer := first(SGN):
+    drawn += _sgn(mixer, of(SGN, 'gate'), of(SGN, 'mixture'), leaky)
+  if mixer := first(FourierQK):
     placed = mixer.placed_by == 'bins' and min(mixer.bins) > 0  # bin 0 has no period to show
-    centre = of('fourier_qk', 'centre') if placed else None
-    drawn += _fourier_qk(mixer, of('fourier_qk', 'response'), centre, leaky)
-  if 'ega' in mixers:
-    drawn += _ega(mixers['ega'], of('ega', 'gate'), pieces_BL, leaky)
-  if 'chiar' in mixers:
-    drawn += _chiar(mixers['chiar'], of('chiar', 'route'), of('chiar', 'entropy'), pieces_BL, leaky)
+    centre = of(FourierQK, 'centre') if placed else None
+    drawn += _fourier_qk(mixer, of(FourierQK, 'response'), centre, leaky)
+  if mixer := first(EGA):
+    drawn += _ega(mixer, of(EGA, 'gate'), pieces_BL, leaky)
+  if mixer := first(Routed):
+    if mixer.router == 'soft':  # every token takes part of all operators
+      share = {i: gates_BLK[..., -1] for i, gates_BLK in of(Routed, 'router_gates').items()}
+    else:
+      share = of(Routed, 'route')
+    drawn += _chiar(mixer, share, of(Routed, 'entropy'), pieces_BL, leaky)
   gates = [np.asarray(a, np.float32) for key, a in debug.items() if key.startswith('meta_gate/')]
   if gates:
+    hard = any(getattr(mixer, 'meta_hard', False) for mixer in mixers.values())
     drawn.append(
       Picture(
         'meta_gate',
         plots.meta_gate(np.broadcast_to(gates[0], tokens_BL.shape), leaky=leaky),
         'The MetaRouter blends the output of the first layer with its input: at 1 the layer speaks '
-        'alone, at 0 it is left out.',
+        f'alone, at 0 it is left out.{_HARD if hard else ""}',
       )
     )
   return drawn
 
 
-def _sgn(mixer, gate_MD: dict[int, np.ndarray], leaky: bool) -> list[Picture]:
-  truncated = mixer.form == 'causal' and mixer.operator == 'masked'
-  if mixer.form == 'published' or truncated:
-    response = {i: np.abs(g) for i, g in gate_MD.items()}
-    kernel = {i: _toeplitz_part(g) for i, g in gate_MD.items()}
-    how = 'The gate on the DCT coefficients, by absolute value.'
-    and_how = (
-      'The part of the operator that depends on the distance alone; the rest is a reflection.'
+def _sgn(mixer, gate_PD: dict[int, np.ndarray], mixture_GK, leaky: bool) -> list[Picture]:
+  kind = {'learned': 'learned', 'random': 'random, fixed', 'lowpass': 'fixed low-pass'}[mixer.gate]
+  kernel, and_how = None, ''
+  response = {i: np.abs(g) for i, g in gate_PD.items()}
+  plain = mixer.basis == 'dct' and mixer.resolutions == 1
+  if mixer.grid is not None:
+    # Neighbours along a row of patches are neighbours in the sequence.
+    sides = mixer.grid if mixer.whole else [side + 1 for side in mixer.grid]
+    response = {i: g.reshape(*sides, -1).mean(0) for i, g in response.items()}
+    how = (
+      f'The {kind} 2-D gate, by absolute value, over the frequency along a row of patches; mean '
+      'over the frequencies along its columns.'
     )
+  elif mixer.whole:
+    on = {'dct': 'DCT coefficients', 'fft': 'Fourier coefficients'}
+    on = on.get(mixer.basis, 'DCT coefficients, one basis of three, times its share')
+    how = f'The {kind} gate on the {on}, by absolute value.'
+    if mixer.basis == 'dct':
+      kernel = {i: _toeplitz_part(g) for i, g in gate_PD.items()}
+      and_how = (
+        'The part of the operator that depends on the distance alone; the rest is a reflection.'
+      )
   elif mixer.form == 'causal':
-    kernel = {i: np.asarray(one_sided_kernel(jnp.asarray(g))) for i, g in gate_MD.items()}
+    kernel = {i: np.asarray(one_sided_kernel(jnp.asarray(g))) for i, g in gate_PD.items()}
     response = {i: np.abs(np.fft.rfft(h, 2 * (h.shape[0] - 1), axis=0)) for i, h in kernel.items()}
-    how = 'The learned gate is the real part of this response of a causal filter.'
+    how = f'The {kind} gate is the real part of this response of a causal filter.'
+    if not plain:
+      how = f'The response of the causal filter that its {kind} gates make together.'
     and_how = 'The weights a token gives to itself (lag 0) and to the tokens before it.'
   else:
-    kernel = {i: np.asarray(even_kernel(jnp.asarray(g))) for i, g in gate_MD.items()}
-    response = {i: np.abs(g) for i, g in gate_MD.items()}
-    how = 'The learned gate of the two-sided filter, by absolute value.'
+    kernel = {i: np.asarray(even_kernel(jnp.asarray(g))) for i, g in gate_PD.items()}
+    how = f'The {kind} gate of the two-sided filter, by absolute value.'
     and_how = 'The weights a token gives to tokens at this distance, on both sides.'
-  two_sided = mixer.form != 'causal'
-  return [
-    Picture(
-      'sgn_gates',
-      plots.gate_responses(response, leaky=leaky),
-      f'{how} Bright is passed on; left is slow change over the text, right is fast.',
-    ),
-    Picture('sgn_kernels', plots.kernels(kernel, two_sided=two_sided, leaky=leaky), and_how),
-  ]
+    if not plain:
+      how = f'The real part of the response that its {kind} gates make together, absolute.'
+    if mixer.basis != 'dct':
+      and_how = 'The weights a token gives to tokens at this distance, mean of both sides.'
+  if mixture_GK:
+    share_K = np.mean([mixture.mean(0) for mixture in mixture_GK.values()], 0)
+    shares = ', '.join(
+      f'{name} {share:.0%}{mark(leaky)}'
+      for name, share in zip(('DCT', 'FFT', 'Haar'), share_K, strict=True)
+    )
+    how = f'{how} Mixture of bases, mean over layers and groups: {shares}.'
+  how = f'{how} Bright is passed on; left is slow change, right is fast.'
+  drawn = [Picture('sgn_gates', plots.gate_responses(response, leaky=leaky), how)]
+  if kernel is not None:
+    two_sided = mixer.form != 'causal'
+    figure = plots.kernels(kernel, two_sided=two_sided, leaky=leaky)
+    drawn.append(Picture('sgn_kernels', figure, and_how))
+  return drawn
 
 
 def _toeplitz_part(gate_ND: np.ndarray) -> np.ndarray:
@@ -118,16 +155,20 @@ def _toeplitz_part(gate_ND: np.ndarray) -> np.ndarray:
 
 def _fourier_qk(mixer, response_HKF, centre_HK, leaky: bool) -> list[Picture]:
   figure = plots.filter_responses(response_HKF, centre_HK_by_layer=centre_HK, leaky=leaky)
-  start = ', '.join(f'{b / mixer.context:.3g}' for b in mixer.bins)
-  start = f' Filters began at {start} cycles per token.'
-  return [
-    Picture(
-      'filters',
-      figure,
-      'Scores compare only the part of queries and keys that these filters pass; values are not '
-      f'filtered.{start if centre_HK is not None and mixer.learned else ""}',
-    )
+  said = [
+    'Scores compare only the part of queries and keys that these filters pass; values are not '
+    'filtered.'
   ]
+  if mixer.scores == 'analytic':
+    said.append('Beside each filter stands its quadrature, a quarter of a cycle later.')
+  if mixer.kernel == 'taps':
+    said.append(f'Each is a causal filter of {mixer.taps} taps.')
+  if mixer.surrogate is not None:
+    said.append(f"Phases are not those of the text: surrogate '{mixer.surrogate}'.")
+  if centre_HK is not None and mixer.learned:
+    start = ', '.join(f'{b / mixer.context:.3g}' for b in mixer.bins)
+    said.append(f'Filters began at {start} cycles per token.')
+  return [Picture('filters', figure, ' '.join(said))]
 
 
 def _ega(mixer, gate_BHL, pieces_BL, leaky: bool) -> list[Picture]:
@@ -145,10 +186,29 @@ def _ega(mixer, gate_BHL, pieces_BL, leaky: bool) -> list[Picture]:
   return [Picture('ega_gates', figure, caption)]
 
 
-def _chiar(mixer, route_BL, entropy_BL, pieces_BL, leaky: bool) -> list[Picture]:
-  route_RBL = np.stack(list(route_BL.values()))
-  first_RL = route_RBL[:, 0]
+def _chiar(mixer, share_BL, entropy_BL, pieces_BL, leaky: bool) -> list[Picture]:
+  share_RBL = np.stack(list(share_BL.values()))
+  first_RL = share_RBL[:, 0]
   pieces = [piece for row in pieces_BL for piece in row]
+  soft = mixer.router == 'soft'
+  mixing = {
+    'dct': 'DCT mixing',
+    'orthogonal': 'mixing in a random orthogonal basis',
+    'permuted': 'DCT mixing of permuted channels',
+  }[mixer.basis]
+  others = f'{mixing} or RBF mixing' if mixer.rbf else mixing
+  which = 'Bright tokens take attention in most routed layers'
+  if soft:
+    which = 'Bright tokens are attention to a large part'
+  slots = ' In each window only as many attend as it has slots.' * (mixer.dispatch == 'capacity')
+  between = ', between the two thresholds RBF mixing' if mixer.rbf else ''
+  decides = {
+    'threshold': f'A token above the threshold takes attention, one below it {mixing} over the '
+    f'width{between}.',
+    'soft': 'The router learned how much of each operator a token takes.',
+    'hard': 'The router learned which operator a token takes.',
+    'random': 'The route is drawn by position and knows nothing of the token or its entropy.',
+  }[mixer.router]
   return [
     Picture(
       'routes_text',
@@ -156,24 +216,24 @@ def _chiar(mixer, route_BL, entropy_BL, pieces_BL, leaky: bool) -> list[Picture]
         pieces_BL[0][:SHOWN],
         {'routed layers together': first_RL.mean(0)[:SHOWN]},
         title='Which tokens the routers send to attention',
-        label='share of the routed layers that attend',
+        label='gate of attention' if soft else 'share of the routed layers that attend',
         leaky=leaky,
       ),
-      'Validation text. Bright tokens take attention in most routed layers, dark ones DCT mixing.',
+      f'Validation text. {which}, dark ones {others}.{slots}',
     ),
     Picture(
       'routes_tokens',
-      plots.attention_by_piece(pieces, route_RBL.reshape(len(route_RBL), -1), leaky=leaky),
+      plots.attention_by_piece(pieces, share_RBL.reshape(len(share_RBL), -1), leaky=leaky),
       'The same over all captured windows, for each of the commonest tokens.',
     ),
     Picture(
       'routes_layers',
       plots.attention_shares(
-        {i: float(r.mean()) for i, r in route_BL.items()},
+        {i: float(r.mean()) for i, r in share_BL.items()},
         {i: e.ravel() for i, e in entropy_BL.items()},
-        tau=mixer.tau,
+        tau=mixer.tau if mixer.router == 'threshold' else None,
         leaky=leaky,
       ),
-      'A token above the threshold takes attention, one below it DCT mixing over the width.',
+      f'{decides}{slots}',
     ),
   ]

@@ -23,7 +23,9 @@ from sgnjax.train.log import mark, read_records, write_atomically
 
 PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'grain', 'numpy')
 NAMES = {'softmax': 'Softmax attention', 'sgn': 'SGN', 'fourier_qk': 'FourierQK', 'ega': 'EGA'}
-NAMES |= {'chiar': 'CHIAR-Former'}
+NAMES |= {'chiar': 'CHIAR-Former', 'ega_fourier_qk': 'EGA with FourierQK', 'fnet': 'FNet'}
+NAMES |= {'linear': 'Linear attention', 'performer': 'Performer', 'haar': 'Haar averages'}
+NAMES |= {'uniform': 'Uniform attention', 'identity': 'No mixing'}
 
 STYLE = """
 :root { color-scheme: light; --ink: #1a1a1a; --soft: #5a5a5a; --line: #d9d9d9; --paper: #f6f6f4;

@@ -25,8 +25,10 @@ from sgnjax.models.shrink import shrink
 
 __all__ = ['Report', 'Row', 'audit', 'compare', 'gate', 'initial', 'randomise', 'twin_report']
 
-# Compiled in half the time; the programs run for seconds at most, and each compares with itself.
+# Compiled in a quarter of the time: programs run for seconds at most, each compared with itself.
 QUICK = {'xla_backend_optimization_level': 0}
+if jax.__version_info__ < (0, 11):  # a later jax has no such choice
+  QUICK['xla_cpu_use_fusion_emitters'] = False
 REPLACED = ('kernel', 'head', 'w_gate', 'scale', 'embedding', 'position', 'gate')
 VOCAB = 61  # of the twin, which needs no more
 

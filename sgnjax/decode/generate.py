@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sgnjax.errors import UserError
+from sgnjax.models import unstacked
 from sgnjax.models.decoder import Decoder
 
 
@@ -147,6 +148,7 @@ def _next(model, logits_BLV, at_B, step, key_B, temperature, greedy, top_k):
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def _with_cache(model, tokens, greedy, top_k, params, prompt_BL, length_B, key_B, temperature):
   """Prompts in one chunk, padding masked; then one token a step."""
+  model, params = unstacked(model, params)
   batch, longest = prompt_BL.shape
   cache = model.init_cache(batch, longest + tokens)
   mask_BL = jnp.arange(longest)[None, :] < length_B[:, None]

@@ -11,6 +11,7 @@ from ml_collections import ConfigDict
 from sgnjax.analysis import flops
 from sgnjax.audit.report import aligned
 from sgnjax.errors import check_choice
+from sgnjax.mixers.baselines import FNet
 from sgnjax.mixers.chiar import Routed
 from sgnjax.mixers.chiar_operators import DCTOperator
 from sgnjax.mixers.fourier_qk import FourierQK
@@ -76,14 +77,31 @@ def fft_lengths(model: Decoder, *, length: int) -> dict[int, str]:
   found = {}
   for _, block in model.layers():
     mixer = block.make(parent=None)
-    if isinstance(mixer, (SGN, FourierQK)) and mixer.uses_fft:
-      if mixer.form == 'published':
+    if isinstance(mixer, SGN):
+      found |= _sgn_lengths(mixer, length)
+    elif isinstance(mixer, FourierQK):
+      if mixer.circular or mixer.surrogate is not None:
         found[length] = 'the sequence'
-      else:
+      if not mixer.circular and mixer.kernel == 'response':
         found[2 * mixer.context] = 'the kernel of twice the context'
-    elif isinstance(mixer, (DCTOperator, Routed)) and mixer.width > flops.matrix_up_to():
-      found[mixer.width] = 'the DCT over the width'
+    elif isinstance(mixer, FNet):
+      found |= {mixer.width: 'the width', length: 'the sequence'}
+    elif isinstance(mixer, (DCTOperator, Routed)) and mixer.basis != 'orthogonal':
+      found |= {n: 'the DCT over the width' for n in [mixer.width] if n > flops.matrix_up_to()}
   return found
+
+
+def _sgn_lengths(m: SGN, length: int) -> dict[int, str]:
+  short = flops.matrix_up_to()  # up to there a DCT is a product with a matrix
+  if m.grid is not None:
+    if m.form == 'published':
+      return {side: 'a side of the grid' for side in m.grid if side > short}
+    return {2 * side: 'the kernel of twice a side of the grid' for side in m.grid}
+  if m.form == 'published':
+    return {length: 'the sequence'} if m.basis != 'dct' or length > short else {}
+  if m.masked:
+    return {} if m.basis == 'dct' else {m.context: 'the dense operator'}
+  return {2 * n: 'the kernel of twice the context' for n in m.contexts}
 
 
 def run(config: ConfigDict, workdir: str | Path) -> int:

@@ -2,6 +2,7 @@
 
 import functools
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,7 @@ from sgnjax.models.decoder import Decoder
 from sgnjax.models.stack import Group
 from sgnjax.ops.dtypes import wide
 
-__all__ = ['build', 'count', 'maker', 'resolve_stack', 'unpadded']
+__all__ = ['build', 'count', 'maker', 'resolve_stack', 'unpadded', 'unstacked']
 
 DTYPES = ('float32', 'bfloat16', 'float64')
 
@@ -124,6 +125,20 @@ def build(config: ConfigDict, *, vocab: int | None = None, capture: bool = False
     unroll=m.scan_unroll,
     capture=capture,
   )
+
+
+def unstacked(model: Decoder, params) -> tuple[Decoder, Any]:
+  """The same model with every layer in a group of its own, and its parameters likewise.
+
+  For generation: a scan over layers would copy the caches of all layers at every token.
+  """
+  groups, layers = [], {}
+  for i, group in enumerate(model.groups):
+    for repeat in range(group.repeats):
+      own = jax.tree.map(lambda a, r=repeat: a[r : r + 1], params['stack'][f'group_{i}'])
+      layers[f'group_{len(groups)}'] = own
+      groups.append(group._replace(repeats=1))
+  return model.clone(groups=tuple(groups), parent=None), params | {'stack': layers}
 
 
 def unpadded(model: Decoder, params) -> dict[str, tuple[int, ...]]:

@@ -105,6 +105,7 @@ def linear_attention(
   """
   compute = wide(v_BLHE.dtype)
   batch, length, heads, width = v_BLHE.shape
+  segmented = segments_BL is not None
   real_BL, segments_BL = whole(batch, length, mask_BL, segments_BL)
   one_BLH1 = jnp.ones((batch, length, heads, 1), compute)
   if scale_BLH is None:
@@ -130,7 +131,7 @@ def linear_attention(
         state.length_B + jnp.sum(real_BL, axis=1, dtype=jnp.int32),
       )
   else:
-    sums_BLHX = _sums_both_ways(tokens, segmented=segments_BL is not None)
+    sums_BLHX = _sums_both_ways(tokens, segmented=segmented)
   total_BLH1 = jnp.maximum(sums_BLHX[..., -1:], jnp.asarray(FLOOR, compute))
   # Both over their size first: the gradient of a quotient squares the inverse of what is below.
   size_BLH1 = jax.lax.stop_gradient(total_BLH1)

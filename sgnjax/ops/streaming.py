@@ -16,20 +16,21 @@ from sgnjax.ops.kernels import causal_conv, fast_length
 
 FORMS = ('auto', 'ring', 'blocked')
 STRIP = 64  # inputs that the ring form takes at once
-# Where auto turns from ring to blocked. Microseconds a step on a CPU, width 64, one example, ring |
-# blocked: 11 | 9 at 256 lags, 21 | 11 at 1,024, 49 | 13 at 4,096, 6,000 | 20 at 65,536.
-RING_LAGS = 256
+# Where auto turns from ring to blocked. Microseconds a step, ring | blocked, one example, float32,
+# best of five on two CPU cores with other work on them. Width 64: 4 | 19 at 256 lags, 9 | 28 at
+# 512, 32 | 29 at 1,024, 100 | 31 at 4,096; width 512: 86 | 107, 301 | 121, 278 | 64, 1,239 | 170.
+RING_LAGS = 512
 DIRECT = 3  # blocks of fewer than 2^DIRECT inputs are summed directly, without an FFT
 
 
 class Ring(NamedTuple):
   """The last S = lags + 1 inputs: every step is one pass over them, O(S).
 
-  inputs_BSC: the oldest in slot `clock`. kernel_SXC: lags S-1..0, twice, of X filters.
+  inputs_BSC: the oldest in slot `clock`. kernel_XSC: lags S-1..0, twice, of X filters.
   """
 
   inputs_BSC: jax.Array
-  kernel_SXC: jax.Array | None
+  kernel_XSC: jax.Array | None
   clock: jax.Array
 
 
@@ -127,44 +128,52 @@ def _ring(state, x_BLC, make, mask_BL):
   slots, length = state.inputs_BSC.shape[1], x_BLC.shape[1]
   first = fresh(state)
   if first:
-    state = state._replace(kernel_SXC=jnp.concatenate([_cut(make(), slots)[::-1]] * 2))
+    state = state._replace(
+      kernel_XSC=jnp.concatenate([jnp.moveaxis(_cut(make(), slots)[::-1], 0, 1)] * 2, axis=1)
+    )
   elif length == 1 and mask_BL is None:
     return _ring_step(state, x_BLC)
-  kernel_SXC = state.kernel_SXC[:slots][::-1]
+  kernel_SXC = jnp.moveaxis(state.kernel_XSC[:, :slots][:, ::-1], 1, 0)
   order_S = (state.clock + jnp.arange(slots, dtype=jnp.int32)) % slots
   past_BSC = jnp.take(state.inputs_BSC, order_S, axis=1).astype(x_BLC.dtype)
   joined_BJC = jnp.concatenate([past_BSC, x_BLC], axis=1)
   seen_BJC = x_BLC if first else joined_BJC
   y_BJXC = causal_conv(seen_BJC[:, :, None], kernel_SXC)
   inputs_BSC = _window(joined_BJC, mask_BL, slots).astype(state.inputs_BSC.dtype)
-  return y_BJXC[:, -length:], Ring(inputs_BSC, state.kernel_SXC, jnp.zeros((), jnp.int32))
+  return y_BJXC[:, -length:], Ring(inputs_BSC, state.kernel_XSC, jnp.zeros((), jnp.int32))
 
 
 def _ring_step(state, x_B1C):
-  inputs_BSC, kernel_SXC, clock = state
+  inputs_BSC, kernel_XSC, clock = state
   slots = inputs_BSC.shape[1]
-  inputs_BSC = jax.lax.dynamic_update_slice_in_dim(
-    inputs_BSC, x_B1C.astype(inputs_BSC.dtype), clock, axis=1
-  )
-  compute = wide(x_B1C.dtype, kernel_SXC.dtype)
+  stored_B1C = x_B1C.astype(inputs_BSC.dtype)
+
+  def write(_, inputs_BSC):
+    return jax.lax.dynamic_update_slice_in_dim(inputs_BSC, stored_B1C, clock, axis=1)
+
+  # A loop of one turn, which XLA does not know: it would fuse the write with each of its uses, and
+  # copy all inputs for that.
+  once = (clock >= 0).astype(jnp.int32)
+  inputs_BSC = jax.lax.fori_loop(0, once, write, inputs_BSC)
+  compute = wide(x_B1C.dtype, kernel_XSC.dtype)
   size = min(STRIP, slots)
 
   def product(at, size):
     """Of the inputs in `size` slots from `at` on with their lags."""
-    inputs_BWC = jax.lax.dynamic_slice_in_dim(inputs_BSC, at, size, axis=1)[:, :, None]
-    lags_WXC = jax.lax.dynamic_slice_in_dim(kernel_SXC, slots - 1 - clock + at, size)
-    return inputs_BWC.astype(compute) * lags_WXC[None].astype(compute)
+    inputs_BWC = jax.lax.dynamic_slice_in_dim(inputs_BSC, at, size, axis=1)[:, None]
+    lags_XWC = jax.lax.dynamic_slice_in_dim(kernel_XSC, slots - 1 - clock + at, size, axis=1)
+    return inputs_BWC.astype(compute) * lags_XWC[None].astype(compute)
 
   # XLA's CPU sums over an axis that is not the last by single numbers; strips it adds as vectors.
-  strips_BWXC = jax.lax.fori_loop(
+  strips_BXWC = jax.lax.fori_loop(
     1, slots // size, lambda i, sums: sums + product(i * size, size), product(0, size)
   )
-  y_B1XC = jnp.sum(strips_BWXC, axis=1, keepdims=True)
+  y_BXC = jnp.sum(strips_BXWC, axis=2)
   if slots % size:
-    rest_BWXC = product(slots - slots % size, slots % size)
-    y_B1XC = y_B1XC + jnp.sum(rest_BWXC, axis=1, keepdims=True)
-  y_B1XC = y_B1XC.astype(x_B1C.dtype)
-  return y_B1XC, Ring(inputs_BSC, kernel_SXC, (clock + 1) % slots)
+    rest_BXWC = product(slots - slots % size, slots % size)
+    y_BXC = y_BXC + jnp.sum(rest_BXWC, axis=2)
+  y_B1XC = y_BXC[:, None].astype(x_B1C.dtype)
+  return y_B1XC, Ring(inputs_BSC, kernel_XSC, (clock + 1) % slots)
 
 
 def _blocked(state, x_BLC, make, mask_BL):

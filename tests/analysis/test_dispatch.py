@@ -36,10 +36,10 @@ def test_projections_scores_and_values_follow_the_capacity_by_hand():
 
 
 def test_a_small_measurement_and_its_table():
-  config = config_of('chiar', width=32, heads=2, vocab=64)
+  config = config_of('chiar', width=32, heads=2, vocab=64, layers=1, stack=(('chiar', 1),))
   found = dispatch.measure(config, capacities=(0.25,), length=128, repeats=1)
   assert list(found['rows']) == ['dense', 'all 25%', 'routed 25%']
-  saved = [found['rows'][name]['analytic_saving'] for name in ('all 25%', 'routed 25%')]
+  saved = [found['rows'][name]['analytic'] for name in ('all 25%', 'routed 25%')]
   assert 0 < saved[0] < saved[1] < 1
   text = dispatch.table(json.loads(json.dumps(found)))
   assert '| routed 25% |' in text

@@ -19,6 +19,7 @@ from sgnjax.analysis.report import report
 from sgnjax.audit import Report, Row
 from sgnjax.data import tokenizers
 from sgnjax.models import build
+from sgnjax.models.variants import variant
 from sgnjax.ops.dct import dct_matrix
 from sgnjax.train.log import read_records, write_atomically
 from sgnjax.train.loop import train
@@ -152,6 +153,54 @@ def test_each_mechanism_has_its_pictures(model, group, expected):
     assert picture.caption
     said = picture.figure.get_suptitle()
     assert said.endswith('LEAKY') == (model.get('form') == 'published')
+
+
+ROUTES = ['routes_text', 'routes_tokens', 'routes_layers']
+
+
+@pytest.mark.parametrize(
+  ('name', 'expected', 'said'),
+  [
+    ('sgn-adaptive', ['sgn_gates', 'sgn_kernels'], 'Haar 33% LEAKY'),
+    ('sgn-published-fft', ['sgn_gates'], 'on the Fourier coefficients'),
+    ('sgn-published-2d', ['sgn_gates'], 'along a row of patches'),
+    ('sgn-bidirectional-fft', ['sgn_gates', 'sgn_kernels'], 'mean of both sides'),
+    ('sgn-random', ['sgn_gates', 'sgn_kernels'], 'random, fixed gate'),
+    ('fourier_qk-taps-morlet', ['filters'], 'causal filter of 16 taps'),
+    ('ega_fourier_qk', ['filters', 'ega_gates'], 'each token as a key'),
+    ('chiar-v1-soft', ROUTES, 'attention to a large part, dark ones DCT mixing or RBF mixing'),
+    ('chiar-random', [*ROUTES, 'meta_gate'], 'knows nothing of the token'),
+    ('chiar-capacity-routed', [*ROUTES, 'meta_gate'], 'as many attend as it has slots'),
+    ('performer', [], ''),
+  ],
+)
+def test_pictures_of_variants_say_what_they_are_of(name, expected, said, tmp_path):
+  config = small(layers=3 if name.startswith('chiar') else 1)
+  config = variant(config, name)
+  tokenizer = tokenizers.make('char', TEXT)
+  tokens_BL = windows(tokenizer.encode(TEXT), 32, 2)
+  params = build(config, vocab=tokenizer.vocab_size).init(jax.random.key(0), tokens_BL)['params']
+  shown, debug = capture(config, params, tokens_BL, vocab=tokenizer.vocab_size)
+  drawn = pictures(shown, debug, tokens_BL, tokenizer, leaky=True)
+  assert [picture.name for picture in drawn] == expected
+  assert said in ' '.join(picture.caption for picture in drawn)
+  if drawn:
+    assert plots.save(drawn[-1].figure, tmp_path / 'a.png').stat().st_size > 1000
+
+
+def test_soft_routes_show_the_gate_and_no_threshold():
+  config = variant(small(layers=3), 'chiar-soft')
+  tokenizer = tokenizers.make('char', TEXT)
+  tokens_BL = windows(tokenizer.encode(TEXT), 32, 2)
+  params = build(config, vocab=tokenizer.vocab_size).init(jax.random.key(0), tokens_BL)['params']
+  shown, debug = capture(config, params, tokens_BL, vocab=tokenizer.vocab_size)
+  drawn = {p.name: p.figure for p in pictures(shown, debug, tokens_BL, tokenizer, leaky=False)}
+  mean = float(debug['router_gates/01'][..., -1].mean())
+  assert drawn['routes_layers'].get_suptitle() == (
+    f'Routers send {mean:.0%} of the tokens to attention'
+  )
+  labels = drawn['routes_layers'].axes[1].get_legend_handles_labels()[1]
+  assert labels == ['layer 2']
 
 
 def test_windows_span_the_split():

@@ -22,21 +22,21 @@ KINDS = {
   'sgn_no_positions': {'mixer': 'sgn', 'positions': 'none'},
   'fourier_qk': {'mixer': 'fourier_qk'},
   'ega': {'mixer': 'ega'},
+  'haar': {'mixer': 'haar'},
 }
-CACHED = ('softmax', 'rope', 'routed')
 ROUTED = ('routed', 'meta')  # DCT first, attention last, and a routed layer between
 PROMPTS = [[3, 1, 4, 1, 5], [9], [2, 6, 5, 3, 5, 8, 9, 7]]
 
 
 @functools.cache
-def make(kind: str):
+def make(kind: str, context: int = CONTEXT):
   """A small model with random weights large enough that it has opinions."""
   config = base.get_config().unlock()
   options = dict(KINDS[kind])
   config.model.chiar.meta = options.pop('meta', True)
   config.model.update(options)
   config.model.update(
-    width=16, heads=2, layers=2 + (kind in ROUTED), context=CONTEXT, vocab=VOCAB, vocab_multiple=8
+    width=16, heads=2, layers=2 + (kind in ROUTED), context=context, vocab=VOCAB, vocab_multiple=8
   )
   model = build(config)
   tokens_BL = jnp.zeros((1, 4), jnp.int32)
@@ -78,10 +78,26 @@ def test_greedy_is_argmax_of_teacher_forcing_and_batch_is_one_at_a_time(kind):
   assert written_BT[1].tolist() == generate(model, params, PROMPTS[1:2], 8)[0].tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kind', KINDS)
-def test_which_models_keep_a_cache(kind):
-  model, _ = make(kind)
-  if kind in CACHED:
+def test_256_greedy_tokens_are_those_of_teacher_forcing(kind):
+  model, params = make(kind, 272)
+  prompt = PROMPTS[0]
+  row = generate(model, params, [prompt], 256)[0].tolist()
+  assert len(set(row)) > 2
+  forward = jax.jit(lambda tokens_BL: model.apply({'params': params}, tokens_BL).y_BLD)
+  logits_LV = np.asarray(forward(np.asarray([prompt + row], np.int32)))[0, :, :VOCAB]
+  for at, token in enumerate(row, len(prompt) - 1):
+    likeliest, chosen = np.max(logits_LV[at]), logits_LV[at, token]
+    assert chosen >= likeliest - 1e-4 * np.ptp(logits_LV[at]), f'token {at}'
+
+
+@pytest.mark.parametrize(('mixer', 'keeps'), [('sgn', False), ('ega', False), ('softmax', True)])
+def test_a_form_that_sees_the_future_keeps_no_cache(mixer, keeps):
+  config = base.get_config().unlock()
+  config.model.update(mixer=mixer, form='published', width=16, heads=2, context=CONTEXT, vocab=11)
+  model = build(config)
+  if keeps:
     model.init_cache(1, 4)
   else:
     with pytest.raises(UserError, match='cache'):

@@ -9,6 +9,7 @@ from sgnjax import config as config_lib
 from sgnjax.errors import UserError
 from sgnjax.jobs import plan
 from sgnjax.models import build, count
+from sgnjax.models.variants import variant
 
 EGA = {
   'token embedding': 16_640,
@@ -141,3 +142,31 @@ def test_an_awkward_fft_length_is_said(capsys, tmp_path):
   assert 'FFT of 509 points (the sequence) is of awkward length' in text
   plan.run(config_lib.load('configs/quickstart.py', ['model.layers=1']), tmp_path)
   assert 'awkward' not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+  ('name', 'lengths'),
+  [
+    ('sgn', [512]),
+    ('sgn-resolutions', [512, 256, 128]),
+    ('sgn-masked', []),
+    ('sgn-adaptive-masked', [256]),
+    ('sgn-published', [200]),
+    ('sgn-published-2d', []),  # a DCT of 16 points is a product with a matrix
+    ('sgn-bidirectional-2d', [32]),
+    ('fourier_qk', [512]),
+    ('fourier_qk-taps-gaussian', []),
+    ('fourier_qk-surrogate', [200]),
+    ('fourier_qk-surrogate-shift', [200]),
+    ('ega_fourier_qk', [512]),
+    ('chiar-capacity-all', [128]),
+    ('chiar-orthogonal', []),
+    ('fnet', [128, 200]),
+    ('performer', []),
+  ],
+)
+def test_fft_lengths_of_variants(name, lengths):
+  config = base.get_config().unlock()
+  config.model.vocab, config.model.context = 65, 256
+  model = build(variant(config, name))
+  assert list(plan.fft_lengths(model, length=200)) == lengths

@@ -1,36 +1,28 @@
-"""Pictures of a run: losses, gates, responses, routes. Arrays in, Figure out; no global state.
+"""Pictures of a run: losses, gates, responses, routes. Arrays in, Figure out; no global state."""
 
-Colours are those of Okabe and Ito and the map `cividis`: colour-blind eyes tell them apart and grey
-print keeps in order. Figures are narrow, so that their letters stay readable on a telephone.
-"""
-
-import functools
 import math
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
-from matplotlib import font_manager
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ft2font import FT2Font
 
-BLACK, ORANGE, SKY, GREEN, BLUE, RED, PURPLE = COLOURS = (
-  '#000000', '#E69F00', '#56B4E9', '#009E73', '#0072B2', '#D55E00', '#CC79A7'
-)  # fmt: skip
-DASHES = ('-', '--', '-.', ':')
-WIDTH = 6.4
+from sgnjax.analysis.plots.style import (
+  BLACK,
+  BLUE,
+  COLOURS,
+  DASHES,
+  GREEN,
+  MAP,
+  MONO,
+  ORANGE,
+  SKY,
+  drawable,
+  entitle,
+  mark,
+  new_figure,
+)
+
 PANELS = 4  # layers shown side by side; more would be stamps
-MAP = 'cividis'
-MONO = 'DejaVu Sans Mono'  # comes with matplotlib
-VISIBLE = {'\n': '↵', ' ': '·', '\t': '→'}
-
-
-def save(figure: Figure, path: str | Path) -> Path:
-  """Writes the figure as PNG and returns its path."""
-  path = Path(path)
-  figure.savefig(path, format='png', dpi=150)
-  return path
 
 
 def loss_curves(
@@ -41,13 +33,13 @@ def loss_curves(
   leaky: bool = False,
 ) -> Figure:
   """Training and validation loss (steps, nats per token) beside the entropy of single tokens."""
-  figure = _figure(3.8)
+  figure = new_figure(3.8)
   axes = figure.subplots()
   if len(train[0]):
-    axes.plot(*train, color=SKY, linewidth=1.5, label=_mark('training', leaky))
+    axes.plot(*train, color=SKY, linewidth=1.5, label=mark('training', leaky))
   said = 'Loss'
   if len(validation[0]):
-    axes.plot(*validation, color=BLUE, marker='o', label=_mark('validation', leaky))
+    axes.plot(*validation, color=BLUE, marker='o', label=mark('validation', leaky))
     best = int(np.argmin(validation[1]))
     said = f'Validation loss reaches {validation[1][best]:.3f} at step {validation[0][best]:,.0f}'
   if unigram is not None:
@@ -59,7 +51,7 @@ def loss_curves(
   axes.grid(alpha=0.25)
   if axes.get_legend_handles_labels()[0]:
     axes.legend(frameon=False)
-  _title(figure, said, leaky)
+  entitle(figure, said, leaky)
   return figure
 
 
@@ -83,7 +75,7 @@ def gate_responses(response_MD_by_layer: dict[int, np.ndarray], *, leaky: bool =
   figure.supxlabel('frequency (cycles per token)')
   figure.supylabel('channel, sorted by frequency')
   figure.colorbar(image, ax=axes, label='|response|', extend='max', shrink=0.8)
-  _title(figure, f'What SGN lets through{_of(shown, response_MD_by_layer)}', leaky)
+  entitle(figure, f'What SGN lets through{_of(shown, response_MD_by_layer)}', leaky)
   return figure
 
 
@@ -111,7 +103,7 @@ def kernels(
   side = 'distance to either side' if two_sided else 'lag into the past'
   figure.supxlabel(f'{side} (tokens)')
   figure.supylabel('weight')
-  _title(figure, f'Strongest kernels of SGN{_of(shown, kernel_TD_by_layer)}', leaky)
+  entitle(figure, f'Strongest kernels of SGN{_of(shown, kernel_TD_by_layer)}', leaky)
   return figure
 
 
@@ -155,7 +147,7 @@ def filter_responses(
     figure.legend(
       handles, labels, title='head', loc='outside right center', frameon=False, handlelength=1.4
     )
-  _title(figure, f'Filters on queries and keys{_of(shown, response_HKF_by_layer)}', leaky)
+  entitle(figure, f'Filters on queries and keys{_of(shown, response_HKF_by_layer)}', leaky)
   return figure
 
 
@@ -174,7 +166,7 @@ def text_heat(
   """
   lines = -(-len(pieces) // columns)
   count = len(value_RL_by_row)
-  figure = _figure(1.1 + count * (0.3 * lines + 0.3))
+  figure = new_figure(1.1 + count * (0.3 * lines + 0.3))
   axes = np.atleast_1d(figure.subplots(count, 1))
   for ax, (name, value_L) in zip(axes, value_RL_by_row.items(), strict=True):
     grid = np.full(lines * columns, np.nan)
@@ -183,7 +175,7 @@ def text_heat(
       grid.reshape(lines, columns), cmap=MAP, vmin=0, vmax=1, aspect='auto', interpolation='nearest'
     )
     for i, piece in enumerate(pieces):
-      shown = _drawable(piece)
+      shown = drawable(piece)
       ax.text(
         i % columns, i // columns, shown, ha='center', va='center', family=MONO,
         fontsize=9 / max(1.0, len(shown) / 1.5), color='black' if grid[i] > 0.55 else 'white',
@@ -193,7 +185,7 @@ def text_heat(
     ax.spines[:].set_visible(False)
     ax.set_title(name, loc='left', fontsize=10)
   figure.colorbar(image, ax=axes, label=label, orientation='horizontal', shrink=0.6, aspect=40)
-  _title(figure, title, leaky)
+  entitle(figure, title, leaky)
   return figure
 
 
@@ -207,19 +199,19 @@ def attention_by_piece(
   share_L = np.asarray(route_RL, np.float64).mean(0)
   places: dict[str, list[int]] = {}
   for i, piece in enumerate(pieces):
-    places.setdefault(_drawable(piece), []).append(i)
+    places.setdefault(drawable(piece), []).append(i)
   common = sorted(places, key=lambda piece: -len(places[piece]))[:most]
   common.sort(key=lambda piece: -float(share_L[places[piece]].mean()))
-  figure = _figure(3.0)
+  figure = new_figure(3.0)
   ax = figure.subplots()
   ax.bar(range(len(common)), [share_L[places[p]].mean() for p in common], color=BLUE)
   ax.axhline(
-    share_L.mean(), color=ORANGE, linestyle='--', label=_mark(f'all: {share_L.mean():.0%}', leaky)
+    share_L.mean(), color=ORANGE, linestyle='--', label=mark(f'all: {share_L.mean():.0%}', leaky)
   )
   ax.set_xticks(range(len(common)), common, family=MONO, parse_math=False)
   ax.set(xlabel=f'the {len(common)} commonest tokens', ylabel='share to attention', ylim=(0, 1))
   ax.legend(frameon=False)
-  _title(figure, 'Which tokens the routers send to attention', leaky)
+  entitle(figure, 'Which tokens the routers send to attention', leaky)
   return figure
 
 
@@ -227,11 +219,14 @@ def attention_shares(
   share_by_layer: dict[int, float],
   entropy_by_layer: dict[int, np.ndarray],
   *,
-  tau: float,
+  tau: float | None,
   leaky: bool = False,
 ) -> Figure:
-  """CHIAR: the share of tokens each layer sends to attention, and the entropies that decide it."""
-  figure = _figure(5.2)
+  """CHIAR: the share of tokens each layer sends to attention, and the tokens' entropies.
+
+  tau: the threshold on the entropies; None where they do not decide.
+  """
+  figure = new_figure(5.2)
   top, bottom = figure.subplots(2, 1)
   layers = [layer + 1 for layer in share_by_layer]
   top.bar(layers, list(share_by_layer.values()), color=BLUE)
@@ -244,17 +239,18 @@ def attention_shares(
       counts / max(1, entropy.size), edges, color=COLOURS[i + 1], linestyle=DASHES[i % 4],
       linewidth=1.5, label=f'layer {layer + 1}',
     )  # fmt: skip
-  bottom.axvline(tau, color=BLACK, linestyle='--', label=f'threshold {tau:.4g}')
+  if tau is not None:
+    bottom.axvline(tau, color=BLACK, linestyle='--', label=f'threshold {tau:.4g}')
   bottom.set(xlabel='spectral entropy of a token (0 to 1)', ylabel='share of tokens')
   bottom.legend(frameon=False, fontsize=9)
   mean = float(np.mean(list(share_by_layer.values())))
-  _title(figure, f'Routers send {mean:.0%} of the tokens to attention', leaky)
+  entitle(figure, f'Routers send {mean:.0%} of the tokens to attention', leaky)
   return figure
 
 
 def meta_gate(gate_BL: np.ndarray, *, leaky: bool = False) -> Figure:
   """CHIAR's MetaRouter over the position: mean over examples, and their range from 10 to 90 %."""
-  figure = _figure(3.0)
+  figure = new_figure(3.0)
   ax = figure.subplots()
   low_L, high_L = np.quantile(gate_BL, (0.1, 0.9), axis=0)
   position_L = np.arange(gate_BL.shape[1])
@@ -263,14 +259,7 @@ def meta_gate(gate_BL: np.ndarray, *, leaky: bool = False) -> Figure:
   ax.set(xlabel='position (tokens)', ylabel='gate', ylim=(0, 1))
   ax.grid(alpha=0.25)
   ax.legend(frameon=False)
-  _title(figure, f'MetaRouter: {gate_BL.mean():.2f} of layer 1, the rest its input', leaky)
-  return figure
-
-
-def _figure(height: float) -> Figure:
-  figure = Figure(figsize=(WIDTH, height), layout='constrained')
-  figure.get_layout_engine().set(w_pad=0.1, h_pad=0.08)
-  FigureCanvasAgg(figure)
+  entitle(figure, f'MetaRouter: {gate_BL.mean():.2f} of layer 1, the rest its input', leaky)
   return figure
 
 
@@ -278,7 +267,7 @@ def _panels(count: int, height: float) -> tuple[Figure, np.ndarray]:
   """Panels in up to two columns that share their axes."""
   columns = min(count, 2)
   rows = -(-count // columns)
-  figure = _figure(0.9 + height * rows)
+  figure = new_figure(0.9 + height * rows)
   axes = np.atleast_1d(figure.subplots(rows, columns, sharex=True, sharey=True)).ravel()
   for ax in axes[count:]:
     ax.set_visible(False)
@@ -296,30 +285,8 @@ def _of(shown: dict, by_layer: dict) -> str:
   return '' if len(shown) == len(by_layer) else f' ({len(shown)} of {len(by_layer)} layers)'
 
 
-def _mark(label: str, leaky: bool) -> str:
-  return f'{label} LEAKY' if leaky else label
-
-
-def _title(figure: Figure, title: str, leaky: bool) -> None:
-  figure.suptitle(
-    _mark(title, leaky), fontsize=12, fontweight='bold', color=RED if leaky else BLACK
-  )
-
-
 def _plain_ticks(ax, last: int) -> None:
   ticks = [0, *(4**k for k in range(1, 12) if 4**k <= last)]
   ax.set_xticks([*ticks], [str(t) for t in ticks])
   ax.minorticks_off()
   ax.set_xlim(0, last)
-
-
-@functools.cache
-def _glyphs() -> frozenset[int]:
-  """Code points that the font of the text strips has."""
-  return frozenset(FT2Font(font_manager.findfont(MONO)).get_charmap())
-
-
-def _drawable(piece: str) -> str:
-  """A token's text with white space made visible and what the font lacks as a box."""
-  shown = ''.join(VISIBLE.get(c, c) for c in piece)
-  return ''.join(c if ord(c) in _glyphs() and c.isprintable() else '□' for c in shown)

@@ -1,0 +1,143 @@
+"""Costs by name, and those of the operations that several mechanisms share."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+
+from sgnjax.errors import UserError
+from sgnjax.mixers import Mixer
+from sgnjax.ops.dct import MATRIX_UP_TO
+from sgnjax.ops.kernels import fast_length
+
+
+class Cost(NamedTuple):
+  """FLOPs of the forward pass, and of what the backward pass adds."""
+
+  forward: float
+  backward: float
+
+  @property
+  def training(self) -> float:
+    return self.forward + self.backward
+
+  @property
+  def constant(self):
+    """The same without a gradient."""
+    return Cost(self.forward, 0)
+
+  def __add__(self, other):
+    return Cost(self.forward + other.forward, self.backward + other.backward)
+
+  def __mul__(self, times):
+    return Cost(self.forward * times, self.backward * times)
+
+
+NOTHING = Cost(0, 0)
+
+# Of each element of the named operation's output, as XLA lowers it: forward, backward.
+ELEMENTWISE = {
+  'add': Cost(1, 0),
+  'bias': Cost(1, 1),
+  'layer norm': Cost(7, 13),
+  'gelu': Cost(66, 10),  # erf as polynomials
+  'silu': Cost(5, 8),  # and the product that it gates
+  'rope': Cost(3, 3.5),
+  'softmax': Cost(7.25, 9),  # scale, mask, shift, sum, divide
+  'loss': Cost(4, 4),
+  'embedding': Cost(1, 1),
+  'query z-norm': Cost(3.1, 8),
+  'prefix z-norm': Cost(25, 43.5),
+  'sequence z-norm': Cost(11.2, 14.2),
+  'floor': Cost(4, 8),
+  'prefix mean': Cost(9, 13.5),
+  'running mean': Cost(18.7, 19.7),  # with the bounds of segments
+  'window mean': Cost(4.6, 9.9),  # of one level
+  'mean': Cost(1, 1),
+  'blend': Cost(3, 5),
+  'select': Cost(1, 2),
+  'entropy': Cost(6, 10),  # beside its coefficients
+}
+
+
+class Tally(Counter):
+  """Costs by name."""
+
+  def product(self, name: str, rows: float, inner: int, columns: int, *, constant=False) -> None:
+    """A matrix product, and the two of its backward pass, or one where a factor is constant."""
+    self.put(name, Cost(2, 2 if constant else 4) * (rows * inner * columns))
+
+  def each(self, name: str, kind: str, elements: float) -> None:
+    self.put(name, ELEMENTWISE[kind] * elements)
+
+  def put(self, name: str, cost: Cost) -> None:
+    self[name] = self.get(name, NOTHING) + cost
+
+
+def known(mixer: Mixer, option: str, choices: Mapping[Any, Any] | tuple) -> Any:
+  """The option's value, or what `choices` holds under it. Raises UserError where it is not there.
+
+  So that a choice which a mixer gets later is not counted as another one.
+  """
+  value = getattr(mixer, option)
+  if value not in choices:
+    raise UserError(f"no FLOPs are known of mixer '{mixer.label}' with {option}={value!r}")
+  return choices[value] if isinstance(choices, Mapping) else value
+
+
+def fft(points: int, rows: float, *, inverse: bool = False) -> float:
+  """XLA's count of real FFTs: 8 floor(log2 n) an element of the operand."""
+  elements = points // 2 + 1 if inverse else points
+  return 8.0 * (points.bit_length() - 1) * elements * rows
+
+
+def rfft(points: int, rows: float) -> Cost:
+  """Its transpose is the inverse, and scales its operand."""
+  return Cost(fft(points, rows), fft(points, rows, inverse=True) + 5 * points * rows)
+
+
+def irfft(points: int, rows: float) -> Cost:
+  return Cost(fft(points, rows, inverse=True), fft(points, rows) + points * rows)
+
+
+def there_and_back(points: int, rows: float) -> Cost:
+  return rfft(points, rows) + irfft(points, rows)
+
+
+def convolution(
+  tally: Tally,
+  name: str,
+  *,
+  lags: int,
+  length: int,
+  rows: float,
+  kernels: float,
+  learned: bool = True,
+) -> None:
+  """Convolutions by FFT of `rows` sequences, with the FFTs of kernels of so many lags."""
+  points = fast_length(length + min(length, lags) - 1)
+  of_kernels, products = rfft(points, kernels), Cost(1, 5) * (points // 2 + 1)
+  if not learned:
+    of_kernels, products = of_kernels.constant, Cost(1, 2) * (points // 2 + 1)
+  tally.put(f'{name} FFTs', there_and_back(points, rows))
+  tally.put(f'{name} products', products * rows)
+  tally.put(f'{name} kernels', of_kernels)
+
+
+def matrix_up_to() -> int:
+  """Width up to which `ops.dct` takes the matrix on this backend."""
+  return MATRIX_UP_TO.get(jax.default_backend(), MATRIX_UP_TO['cpu'])
+
+
+def dct(n: int, rows: float) -> Cost:
+  """A DCT of n points, as `ops.dct` chooses to compute it."""
+  if n <= matrix_up_to():
+    return Cost(2, 2) * (n * n * rows)
+  return rfft(n, rows) + Cost(3, 3) * (n * rows)
+
+
+def idct(n: int, rows: float) -> Cost:
+  if n <= matrix_up_to():
+    return Cost(2, 2) * (n * n * rows)
+  return irfft(n, rows) + Cost(3, 9) * (n * rows)

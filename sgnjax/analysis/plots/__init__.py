@@ -1,0 +1,25 @@
+"""Pictures: what all of them share, those of a run, and panels for everything else."""
+
+from sgnjax.analysis.plots.runs import (
+  attention_by_piece,
+  attention_shares,
+  filter_responses,
+  gate_responses,
+  kernels,
+  loss_curves,
+  meta_gate,
+  text_heat,
+)
+from sgnjax.analysis.plots.style import save
+
+__all__ = [
+  'attention_by_piece',
+  'attention_shares',
+  'filter_responses',
+  'gate_responses',
+  'kernels',
+  'loss_curves',
+  'meta_gate',
+  'save',
+  'text_heat',
+]
