@@ -221,8 +221,8 @@ class Attention(Mixer):
 class Softmax(Attention):
   """Multi-head softmax attention; causal in every form but `bidirectional`.
 
-  4 width^2 parameters, and 3 width (qkv_bias) and width (out_bias). Cache: keys and values of
-  max_len tokens, 2 * max_len * width numbers of `dtype` an example and a layer.
+  4 width^2 parameters, and 3 width (qkv_bias) and width (out_bias). Cache of an example and layer:
+  in each of max_len slots 2 width numbers of `dtype` and an int32, and one int32 more.
   """
 
   group: ClassVar[str] = 'softmax'
