@@ -57,8 +57,8 @@ class RBF(Mixer):
       what = {'mask_BL': mask_BL, 'segments_BL': segments_BL}
       visible_BLS = visible(x_BLD.shape[1], causal=self.causal, **what)
     else:
-      cache, visible_BLS, _ = append(cache, {'k_BSHF': phi_BL1F}, mask_BL, segments_BL)
-      keys_BS1F = cache.k_BSHF.astype(compute)
+      cache, visible_BLS, _ = append(cache, {'k_BHSF': phi_BL1F}, mask_BL, segments_BL)
+      keys_BS1F = cache.k_BHSF.astype(compute).swapaxes(1, 2)
     y_BL1F = attention(phi_BL1F, keys_BS1F, keys_BS1F, scale=1.0, visible_BLS=visible_BLS)
     y_BLD = self.dense(self.width, 'out', True)(y_BL1F[:, :, 0].astype(x_BLD.dtype))
     y_BLD = ffn_of(self, 4 * self.width)(y_BLD, train)
@@ -68,9 +68,9 @@ class RBF(Mixer):
     if not self.causal:
       return super().init_cache(batch, max_len, dtype)
     return KeyValueCache(
-      k_BSHF=jnp.zeros((batch, max_len, 1, 2 * self.rbf_features), wide(dtype)),
-      v_BSHE=None,  # the keys are the values
-      gate_BSHX=None,
+      k_BHSF=jnp.zeros((batch, 1, max_len, 2 * self.rbf_features), wide(dtype)),
+      v_BHSE=None,  # the keys are the values
+      gate_BHSX=None,
       segments_BS=jnp.zeros((batch, max_len), jnp.int32),
       length_B=jnp.zeros((batch,), jnp.int32),
       filter=None,

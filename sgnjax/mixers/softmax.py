@@ -25,12 +25,13 @@ class Gate(NamedTuple):
 class KeyValueCache(NamedTuple):
   """Features, values and gates of the tokens so far, and how many each example has.
 
-  filter, gate: what the mixer's filter and gate carry from chunk to chunk, or None.
+  Heads come first: a step then reads each head's slots as they lie. filter, gate: what the mixer's
+  filter and gate carry from chunk to chunk, or None.
   """
 
-  k_BSHF: jax.Array
-  v_BSHE: jax.Array
-  gate_BSHX: jax.Array | None
+  k_BHSF: jax.Array
+  v_BHSE: jax.Array
+  gate_BHSX: jax.Array | None
   segments_BS: jax.Array
   length_B: jax.Array
   filter: Any
@@ -40,11 +41,11 @@ class KeyValueCache(NamedTuple):
 def append(cache: KeyValueCache, new: dict[str, jax.Array | None], mask_BL, segments_BL):
   """Writes a chunk behind each example's own tokens; padding is not written.
 
-  new: what each per-slot field of the cache gets. Returns the cache after the chunk, which slots
-  each query sees (`visible_BLS`), and the queries' own slots (`slot_BL`).
+  new: what the fields with slots get, (B, L, H, any). Returns the cache after the chunk, which
+  slots each query sees (`visible_BLS`), and the queries' own slots (`slot_BL`).
   """
-  batch, length = new['k_BSHF'].shape[:2]
-  slots = cache.k_BSHF.shape[1]
+  batch, length = new['k_BHSF'].shape[:2]
+  slots = cache.k_BHSF.shape[2]
   real_BL = jnp.ones((batch, length), bool) if mask_BL is None else mask_BL
   segments_BL = (
     jnp.zeros((batch, length), jnp.int32) if segments_BL is None else segments_BL.astype(jnp.int32)
@@ -54,14 +55,15 @@ def append(cache: KeyValueCache, new: dict[str, jax.Array | None], mask_BL, segm
   row_B1 = jnp.arange(batch, dtype=jnp.int32)[:, None]
 
   def write(old, chunk):
-    return old.at[row_B1, target_BL].set(chunk.astype(old.dtype), mode='drop')
+    return old.at[row_B1, :, target_BL].set(chunk.astype(old.dtype), mode='drop')
 
   written = {
     name: None if chunk is None else write(getattr(cache, name), chunk)
-    for name, chunk in (new | {'segments_BS': segments_BL}).items()
+    for name, chunk in new.items()
   }
-  count_B = jnp.sum(real_BL, axis=1, dtype=jnp.int32)
-  after = cache._replace(**written, length_B=cache.length_B + count_B)
+  segments_BS = cache.segments_BS.at[row_B1, target_BL].set(segments_BL, mode='drop')
+  length_B = cache.length_B + jnp.sum(real_BL, axis=1, dtype=jnp.int32)
+  after = cache._replace(**written, segments_BS=segments_BS, length_B=length_B)
   seen_BLS = jnp.arange(slots, dtype=jnp.int32)[None, None, :] <= slot_BL[:, :, None]
   same_BLS = after.segments_BS[:, None, :] == segments_BL[:, :, None]
   return after, seen_BLS & same_BLS & real_BL[:, :, None], slot_BL
@@ -145,11 +147,11 @@ class Attention(Mixer):
       visible_BLS = visible(length, causal=self.form != 'bidirectional', **what)
       query_slot_BL = jnp.arange(length, dtype=jnp.int32)[None, :]
     else:
-      new = {'k_BSHF': k_BSHF, 'v_BSHE': v_BSHE, 'gate_BSHX': gate and gate.key_BSHX}
+      new = {'k_BHSF': k_BSHF, 'v_BHSE': v_BSHE, 'gate_BHSX': gate and gate.key_BSHX}
       cache, visible_BLS, query_slot_BL = append(cache, new, mask_BL, segments_BL)
       cache = cache._replace(filter=filter_state, gate=gate_state)
-      k_BSHF, v_BSHE = (a.astype(q_BLHF.dtype) for a in (cache.k_BSHF, cache.v_BSHE))
-      gate = gate and gate._replace(key_BSHX=cache.gate_BSHX)
+      k_BSHF, v_BSHE = (a.astype(q_BLHF.dtype).swapaxes(1, 2) for a in (cache.k_BHSF, cache.v_BHSE))
+      gate = gate and gate._replace(key_BSHX=cache.gate_BHSX.swapaxes(1, 2))
     log_gate = None if gate is None else self.log_gate(gate)
     bias_BHLS = None
     if self.positions == 'alibi':  # distances inside a segment are those between slots
@@ -203,15 +205,15 @@ class Attention(Mixer):
     if not self.streams:
       return super().init_cache(batch, max_len, dtype)
 
-    def slots(*axes, dtype=dtype):
-      return jnp.zeros((batch, max_len, *axes), dtype)
+    def slots(width, dtype=dtype):
+      return jnp.zeros((batch, self.heads, max_len, width), dtype)
 
     gate_width = self.gate_width
     return KeyValueCache(
-      k_BSHF=slots(self.heads, self.feature_width),
-      v_BSHE=slots(self.heads, self.width // self.heads),
-      gate_BSHX=slots(self.heads, gate_width, dtype=wide(dtype)) if gate_width else None,
-      segments_BS=slots(dtype=jnp.int32),
+      k_BHSF=slots(self.feature_width),
+      v_BHSE=slots(self.width // self.heads),
+      gate_BHSX=slots(gate_width, wide(dtype)) if gate_width else None,
+      segments_BS=jnp.zeros((batch, max_len), jnp.int32),
       length_B=jnp.zeros((batch,), jnp.int32),
       filter=self.init_filter(batch, dtype),
       gate=self.init_gate(batch, wide(dtype)),
