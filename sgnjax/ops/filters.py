@@ -233,13 +233,13 @@ def shift_phases(x_BLHE: jax.Array, angle: float) -> jax.Array:
 
 
 def random_phases(key: jax.Array, shape: tuple[int, ...], dtype) -> jax.Array:
-  """Uniform phases in [0, 2 pi), (B, ...): an example's are the same in every batch."""
+  """Uniform phases in [0, 2 pi), (B, ...): an example's are the same in every batch and dtype."""
   example_B = jnp.arange(shape[0], dtype=jnp.uint32)
 
   def draw(i):
-    return jax.random.uniform(jax.random.fold_in(key, i), shape[1:], dtype, 0, 2 * np.pi)
+    return jax.random.uniform(jax.random.fold_in(key, i), shape[1:], jnp.float32, 0, 2 * np.pi)
 
-  return jax.vmap(draw)(example_B)
+  return jax.vmap(draw)(example_B).astype(dtype)
 
 
 def _axis(value_F, like_X):

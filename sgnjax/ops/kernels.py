@@ -125,7 +125,7 @@ def even_conv_2d(x: jax.Array, r: jax.Array) -> jax.Array:
   for axis, (n, taps) in enumerate(zip(size, r.shape, strict=False)):
     distance = np.minimum(np.arange(n), n - np.arange(n))
     inside = jnp.asarray(distance < taps).reshape((n, 1, 1) if axis == 0 else (1, n, 1))
-    both_sides = jnp.take(both_sides, np.minimum(distance, taps - 1), axis=axis)
+    both_sides = jnp.take(both_sides, np.minimum(distance, taps - 1).astype(np.int32), axis=axis)
     both_sides = jnp.where(inside, both_sides, jnp.zeros((), dtype))
   spectrum = jnp.fft.rfft2(x.astype(dtype), size, axes=(1, 2))
   response = jnp.fft.rfft2(both_sides, axes=(0, 1))

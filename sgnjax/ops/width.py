@@ -27,8 +27,8 @@ def orthogonal_matrix(width: int) -> np.ndarray:
 
 @functools.cache
 def permutation(width: int) -> np.ndarray:
-  """A fixed random order of the channels."""
-  return np.random.default_rng(SEED).permutation(width)
+  """A fixed random order of the channels, int32 whatever the width of integers is."""
+  return np.random.default_rng(SEED).permutation(width).astype(np.int32)
 
 
 def analyse(x: jax.Array, basis: str = 'dct') -> jax.Array:
@@ -49,7 +49,11 @@ def synthesise(coefficients: jax.Array, basis: str = 'dct') -> jax.Array:
   if basis == 'orthogonal':
     return _product('kn,...k->...n', coefficients)
   x = idct(coefficients)
-  return x if basis == 'dct' else jnp.take(x, np.argsort(permutation(x.shape[-1])), axis=-1)
+  return (
+    x
+    if basis == 'dct'
+    else jnp.take(x, np.argsort(permutation(x.shape[-1])).astype(np.int32), axis=-1)
+  )
 
 
 def _product(axes: str, x: jax.Array) -> jax.Array:
