@@ -49,7 +49,11 @@ def golden(record_property):
 
 
 def pytest_collection_modifyitems(config, items):
-  """With all variants (`python -m tests.theorems`), theorems and golden files alone."""
+  """Slow tests first, so that none is left alone at the end.
+
+  With all variants (`python -m tests.theorems`), theorems and golden files alone.
+  """
+  items.sort(key=lambda item: item.get_closest_marker('slow') is None)
   if os.environ.get('SGNJAX_VARIANTS') != 'all':
     return
 

@@ -135,7 +135,7 @@ class Forgetful(Softmax):
     mixed = super().__call__(x_BLD, cache=cache, **call)
     if cache is None:
       return mixed
-    return mixed._replace(cache=mixed.cache._replace(v_BSHE=mixed.cache.v_BSHE * 0.5))
+    return mixed._replace(cache=mixed.cache._replace(v_BHSE=mixed.cache.v_BHSE * 0.5))
 
 
 @pytest.mark.parametrize('kind', [Forward, Shy, Forgetful])
