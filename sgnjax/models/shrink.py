@@ -4,6 +4,7 @@ import math
 
 from ml_collections import ConfigDict
 
+from sgnjax.errors import UserError
 from sgnjax.mixers.ega import WAVELETS
 from sgnjax.models import resolve_stack
 from sgnjax.ops.entropy import white_entropy
@@ -18,8 +19,16 @@ def shrink(
   stays at min(context, 1024), since what leaks may need the length. An image grid shrinks on its
   longer side, and the context with it. Options that count coefficients, bins, levels or groups stay
   within what the twin has. CHIAR's thresholds move with the mean entropy of white noise, so that
-  the twin routes both ways. Never larger than the config.
+  the twin routes both ways. Never larger than the config. Raises UserError for a config without
+  the options that are shrunk, as an older version left it in a workdir.
   """
+  for key in ('sgn.groups', 'sgn.grid', 'fourier_qk.bins', 'ega.levels', 'chiar.tau_low'):
+    group, name = key.split('.')
+    if name not in config.model[group]:
+      raise UserError(
+        f"the config has no key 'model.{key}': an older version left it; train it again, or go on "
+        'with the version that did'
+      )
   twin = config.copy_and_resolve_references().unlock()
   m = twin.model
   m.stack = tuple((unit, min(repeats, 2)) for unit, repeats in resolve_stack(config))

@@ -65,3 +65,10 @@ def test_what_contradicts_itself_is_still_refused(option, value, said):
   config.model.sgn[option] = value
   with pytest.raises(UserError, match=said):
     build(shrink(config))
+
+
+def test_a_config_of_an_older_version_is_refused_by_its_missing_key():
+  config = base.get_config().unlock()
+  del config.model.sgn.groups
+  with pytest.raises(UserError, match=r"no key 'model\.sgn\.groups'"):
+    shrink(config.lock())
