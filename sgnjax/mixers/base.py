@@ -63,6 +63,7 @@ class Mixer(nn.Module):
   owns_residual: ClassVar[bool] = False  # true: the output includes residual and norm (chiar block)
   forms: ClassVar[tuple[str, ...]] = FORMS
   attends: ClassVar[bool] = True  # takes part in positions='rope'
+  published_leaks: ClassVar[bool] = True  # false: the published form is blind to the future too
 
   width: int
   heads: int
@@ -81,7 +82,7 @@ class Mixer(nn.Module):
   @property
   def causal(self) -> bool:
     """Whether this configured instance is blind to the future."""
-    return self.form == 'causal'
+    return self.form == 'causal' or (self.form == 'published' and not self.published_leaks)
 
   @property
   def uses_fft(self) -> bool:
@@ -91,12 +92,23 @@ class Mixer(nn.Module):
   def check(self) -> None:
     """Raises UserError for a configuration that contradicts itself."""
 
+  @property
+  def streams(self) -> bool:
+    """Whether a sequence may come in chunks: causal, and with a cache of its own."""
+    return self.causal and type(self).empty_cache is not Mixer.empty_cache
+
   def init_cache(self, batch: int, max_len: int, dtype: Any) -> Any:
     """An empty cache, or UserError where the mixer has no streaming form."""
+    if self.streams:
+      return self.empty_cache(batch, max_len, dtype)
     raise UserError(
       f"mixer '{self.label}' keeps no cache: it cannot take a sequence in chunks; "
       'run the whole sequence at once (generation does so by itself)'
     )
+
+  def empty_cache(self, batch: int, max_len: int, dtype: Any) -> Any:
+    """What `init_cache` gives where the instance streams; a mixer states its memory here."""
+    raise NotImplementedError
 
   @property
   def label(self) -> str:
@@ -105,8 +117,8 @@ class Mixer(nn.Module):
 
   def refuse(self, cache: Any = None, mask_BL: Any = None, segments_BL: Any = None, why: str = ''):
     """Raises UserError for what was passed and this mixer does not honour."""
-    if cache is not None:
-      self.init_cache(1, 1, self.dtype)
+    if cache is not None and not self.streams:
+      self.init_cache(1, 1, self.dtype)  # raises
     for name, given in (('padding mask', mask_BL), ('segments', segments_BL)):
       if given is not None:
         raise UserError(f"mixer '{self.label}' ({self.form} form) does not honour a {name}: {why}")

@@ -9,6 +9,7 @@ from sgnjax.errors import UserError
 from sgnjax.mixers.base import Aux, Mixed, Mixer, blank
 from sgnjax.mixers.softmax import Attention
 from sgnjax.ops import averages, linear_attention
+from sgnjax.ops.chunks import History
 from sgnjax.ops.dtypes import wide
 
 
@@ -21,15 +22,9 @@ class Linear(Attention):
   """
 
   group: ClassVar[str] = 'baselines'
+  label: ClassVar[str] = 'linear'
   attends: ClassVar[bool] = False
-
-  @property
-  def label(self) -> str:
-    return 'linear'
-
-  @property
-  def causal(self) -> bool:
-    return self.form != 'bidirectional'
+  published_leaks: ClassVar[bool] = False
 
   @property
   def kernel_features(self) -> int:
@@ -56,8 +51,7 @@ class Linear(Attention):
   def __call__(
     self, x_BLD, *, positions_BL=None, mask_BL=None, segments_BL=None, cache=None, train=False
   ) -> Mixed:
-    if not self.causal:
-      self.refuse(cache=cache)
+    self.refuse(cache=cache)
     if cache is not None and positions_BL is None:
       positions_BL = cache.length_B[:, None] + jnp.arange(x_BLD.shape[1], dtype=jnp.int32)[None, :]
     q_BLHE, k_BLHE, v_BLHE = (self.split(x_BLD, name) for name in 'qkv')
@@ -74,13 +68,11 @@ class Linear(Attention):
     )
     return Mixed(self.join(y_BLHE, mask_BL, train), Aux({}, {}, {}), cache)
 
-  def init_cache(self, batch: int, max_len: int, dtype) -> linear_attention.LinearState:
+  def empty_cache(self, batch: int, max_len: int, dtype) -> linear_attention.LinearState:
     """Sums S and z, and their scale: F * (width + heads) + heads numbers an example and a layer.
 
     In float32 or wider, whatever max_len. F: width of a head (linear), or features (performer).
     """
-    if not self.causal:
-      return super().init_cache(batch, max_len, dtype)
     return linear_attention.empty_state(
       batch, self.heads, self.kernel_features, self.width // self.heads, dtype
     )
@@ -96,13 +88,10 @@ class Performer(Linear):
   Source: Performers (Choromanski et al. 2021), lemma 1 and section 2.4.
   """
 
+  label: ClassVar[str] = 'performer'
   attends: ClassVar[bool] = True
 
   features: int = 64
-
-  @property
-  def label(self) -> str:
-    return 'performer'
 
   @property
   def kernel_features(self) -> int:
@@ -139,22 +128,15 @@ class Uniform(Attention):
   """
 
   group: ClassVar[str] = 'baselines'
+  label: ClassVar[str] = 'uniform'
   attends: ClassVar[bool] = False
-
-  @property
-  def label(self) -> str:
-    return 'uniform'
-
-  @property
-  def causal(self) -> bool:
-    return self.form != 'bidirectional'
+  published_leaks: ClassVar[bool] = False
 
   @nn.compact
   def __call__(
     self, x_BLD, *, positions_BL=None, mask_BL=None, segments_BL=None, cache=None, train=False
   ) -> Mixed:
-    if not self.causal:
-      self.refuse(cache=cache)
+    self.refuse(cache=cache)
     v_BLHE = self.split(x_BLD, 'v')
     mean_BLD, cache = averages.running_mean(
       v_BLHE.reshape(x_BLD.shape),
@@ -165,10 +147,8 @@ class Uniform(Attention):
     )
     return Mixed(self.join(mean_BLD.reshape(v_BLHE.shape), mask_BL, train), Aux({}, {}, {}), cache)
 
-  def init_cache(self, batch: int, max_len: int, dtype) -> averages.MeanState:
+  def empty_cache(self, batch: int, max_len: int, dtype) -> averages.MeanState:
     """The mean: width numbers of float32 or wider an example and a layer, whatever max_len."""
-    if not self.causal:
-      return super().init_cache(batch, max_len, dtype)
     return averages.empty_mean(batch, self.width, dtype)
 
 
@@ -181,18 +161,12 @@ class Haar(Mixer):
   """
 
   group: ClassVar[str] = 'baselines'
+  label: ClassVar[str] = 'haar'
   attends: ClassVar[bool] = False
+  published_leaks: ClassVar[bool] = False
   forms: ClassVar[tuple[str, ...]] = ('causal', 'published')
 
   levels: int = 5
-
-  @property
-  def label(self) -> str:
-    return 'haar'
-
-  @property
-  def causal(self) -> bool:
-    return True
 
   def check(self) -> None:
     if not 1 <= self.levels <= 24:
@@ -211,15 +185,15 @@ class Haar(Mixer):
     kept_BLC, x_BLC = jnp.split(x_BLD, [self.width - averaged], axis=-1)
     level_C = 1 + jnp.arange(averaged, dtype=jnp.int32) % self.levels
     mean_BLC, cache = averages.window_mean(
-      x_BLC, level_C, self.levels, mask_BL=mask_BL, segments_BL=segments_BL, state=cache
+      x_BLC, level_C, self.levels, mask_BL=mask_BL, segments_BL=segments_BL, history=cache
     )
     y_BLD = jnp.concatenate([kept_BLC, mean_BLC], axis=-1)
     return Mixed(blank(y_BLD, mask_BL), Aux({}, {}, {}), cache)
 
-  def init_cache(self, batch: int, max_len: int, dtype) -> averages.WindowState:
-    """min(2^levels - 1, max_len) tokens of width / 2 numbers of `dtype` an example and a layer."""
+  def empty_cache(self, batch: int, max_len: int, dtype) -> History:
+    """min(2^levels - 1, max_len) tokens of width / 2 numbers of `dtype`, and an int32 each."""
     tokens = min(2**self.levels - 1, max_len)
-    return averages.empty_window(batch, tokens, self.width // 2, dtype)
+    return History.empty((batch, self.width // 2, tokens), dtype)
 
 
 class FNet(Mixer):
@@ -232,16 +206,9 @@ class FNet(Mixer):
   """
 
   group: ClassVar[str] = 'baselines'
+  label: ClassVar[str] = 'fnet'
   attends: ClassVar[bool] = False
   forms: ClassVar[tuple[str, ...]] = ('published', 'bidirectional')
-
-  @property
-  def label(self) -> str:
-    return 'fnet'
-
-  @property
-  def causal(self) -> bool:
-    return False
 
   @property
   def uses_fft(self) -> bool:
@@ -274,11 +241,8 @@ class Identity(Mixer):
   """Its input: no mixing, no parameters, so that the FFN is alone in the block."""
 
   group: ClassVar[str] = 'baselines'
+  label: ClassVar[str] = 'identity'
   attends: ClassVar[bool] = False
-
-  @property
-  def label(self) -> str:
-    return 'identity'
 
   @property
   def causal(self) -> bool:
@@ -290,6 +254,6 @@ class Identity(Mixer):
   ) -> Mixed:
     return Mixed(blank(x_BLD, mask_BL), Aux({}, {}, {}), cache)
 
-  def init_cache(self, batch: int, max_len: int, dtype):
+  def empty_cache(self, batch: int, max_len: int, dtype):
     """Nothing: a token needs no other."""
     return ()

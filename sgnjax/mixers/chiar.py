@@ -140,8 +140,7 @@ class Routed(AttentionOperator):
   def __call__(
     self, x_BLD, *, positions_BL=None, mask_BL=None, segments_BL=None, cache=None, train=False
   ) -> Mixed:
-    if cache is not None and not self.causal:
-      self.refuse(cache=cache)
+    self.refuse(cache=cache)
     before = None if cache is None else cache.stream
     place_BL, start_BL = places(x_BLD.shape[1], segments_BL, before)
     positions_BL = place_BL if positions_BL is None else positions_BL
@@ -166,7 +165,7 @@ class Routed(AttentionOperator):
     )
     slots = after = None
     if cache is not None:
-      after = advance(before, routed_BL, rank_BL, place_BL, start_BL, mask_BL, segments_BL)
+      after = advance(before, routed_BL, rank_BL, start_BL, mask_BL, segments_BL)
     elif segments_BL is None and self.attending(x_BLD.shape[1])[0] < x_BLD.shape[1]:
       slots = assign(accepted_BL, rank_BL, window=self.route_window, slots=self.slots)
     outputs = {'dct': self.dct_path(x_BLD, train)}
@@ -240,9 +239,7 @@ class Routed(AttentionOperator):
     y_BLD = LayerNorm(self.param_dtype, name='attention_norm')(chosen.x_BLD + y_BLD)
     return y_BLD if slots is None else combine(y_BLD, slots), cache
 
-  def init_cache(self, batch: int, max_len: int, dtype) -> RoutedCache:
-    if not self.causal:
-      return super().init_cache(batch, max_len, dtype)
+  def empty_cache(self, batch: int, max_len: int, dtype) -> RoutedCache:
     kept = self.attending(max_len)[1]
     return RoutedCache(
       self.inner(SlotAttention, parent=None).init_cache(batch, kept, dtype),

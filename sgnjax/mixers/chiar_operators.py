@@ -89,16 +89,14 @@ class DCTOperator(Operator):
     y_BLD = blank(self.dct_path(x_BLD, train), mask_BL)
     return Mixed(y_BLD, Aux({}, {}, {}), cache)
 
-  def init_cache(self, batch: int, max_len: int, dtype):
+  def empty_cache(self, batch: int, max_len: int, dtype):
     return ()  # a token needs no other
 
 
 class AttentionOperator(Operator):
   """The attention operator on every token: 4 width^2 + biases, and 2 width of norm."""
 
-  @property
-  def causal(self) -> bool:
-    return self.form != 'bidirectional'
+  published_leaks: ClassVar[bool] = False
 
   @nn.compact
   def __call__(self, x_BLD, *, mask_BL=None, **call) -> Mixed:
@@ -106,9 +104,7 @@ class AttentionOperator(Operator):
     y_BLD, aux, cache = self.path(module, x_BLD, {'mask_BL': mask_BL, **call})
     return Mixed(blank(y_BLD, mask_BL), aux, cache)
 
-  def init_cache(self, batch: int, max_len: int, dtype):
-    if not self.causal:
-      return super().init_cache(batch, max_len, dtype)
+  def empty_cache(self, batch: int, max_len: int, dtype):
     return self.attention_module(parent=None).init_cache(batch, max_len, dtype)
 
 
@@ -126,5 +122,5 @@ class RBFOperator(Operator):
     y_BLD, aux, cache = self.path(module, x_BLD, {'mask_BL': mask_BL, **call})
     return Mixed(blank(y_BLD, mask_BL), aux, cache)
 
-  def init_cache(self, batch: int, max_len: int, dtype):
+  def empty_cache(self, batch: int, max_len: int, dtype):
     return self.rbf_module(parent=None).init_cache(batch, max_len, dtype)

@@ -110,7 +110,7 @@ class SlotAttention(Softmax):
     )
     return self.join(y_BLHE, None, train), cache
 
-  def init_cache(self, batch: int, max_len: int, dtype) -> SlotCache:
+  def empty_cache(self, batch: int, max_len: int, dtype) -> SlotCache:
     """An empty cache of max_len slots an example."""
     keys_BSHE = (batch, max_len, self.heads, self.width // self.heads)
     return SlotCache(

@@ -12,6 +12,7 @@ from sgnjax.mixers.base import blank
 from sgnjax.mixers.softmax import Attention, Gate
 from sgnjax.ops import energy, wavelets
 from sgnjax.ops.attention import attention_weights
+from sgnjax.ops.chunks import History, behind, carried, whole
 from sgnjax.ops.dtypes import wide
 from sgnjax.ops.energy import GateState
 from sgnjax.ops.statistics import Moments, prefix_moments, sequence_znorm, znorm
@@ -140,10 +141,6 @@ class EGA(Attention):
     wavelets.lattice_angles(low)
 
   @property
-  def causal(self) -> bool:
-    return self.form == 'causal'
-
-  @property
   def gate_width(self) -> int:
     return self.bands if self.statistic == 'query' else 1
 
@@ -154,12 +151,14 @@ class EGA(Attention):
     history = basis = None
     if self.energy != 'linear':
       axes = (sum(self.lengths), 2) if self.energy == 'conv' else ()
-      history = wavelets.History.empty((batch, self.signals, *axes, self.reach), dtype)
+      history = History.empty((batch, self.signals, *axes, self.reach), dtype)
     if self.energy == 'packet':
       basis = moments(2, self.signals, 2 ** (self.levels + 1) - 1)
-    heads = self.signals if self.energy in ('daubechies', 'packet') else self.heads
-    segment_B = jnp.zeros((batch,), jnp.int32)
-    return GateState(moments(heads, self.bands), segment_B, history, basis)
+    of_energies = None
+    if self.statistic in ('query', 'prefix'):
+      heads = self.signals if self.energy in ('daubechies', 'packet') else self.heads
+      of_energies = moments(heads, self.bands)
+    return GateState(of_energies, jnp.zeros((batch,), jnp.int32), history, basis)
 
   def honours(self, mask_BL, segments_BL) -> None:
     super().honours(mask_BL, segments_BL)
@@ -222,7 +221,7 @@ class EGA(Attention):
     if self.pad == 'reflect':
       u_BXL = wavelets.mirrored(u_BXL, self.reach, mask_BL)
     elif state is not None:
-      u_BXL, segments_BX, history = wavelets.behind(state.history, u_BXL, segments_BL, mask_BL)
+      u_BXL, segments_BX, history = behind(state.history, u_BXL, segments_BL, mask_BL)
     if self.energy == 'conv':
       bias_HSO = self.uniform('conv_bias', bound_S, 2).astype(dtype)
       energy_BHSL = energy.conv(u_BXL, bias_HSO, self.lengths, segments_BX)
@@ -251,23 +250,24 @@ class EGA(Attention):
     return energy_BHSL[..., -length:], history, basis
 
   def gate(self, x_BLD, *, mask_BL, segments_BL, state):
-    if state is not None and segments_BL is None:
-      segments_BL = jnp.zeros(x_BLD.shape[:2], jnp.int32)
+    if state is not None:
+      _, segments_BL = whole(*x_BLD.shape[:2], mask_BL, segments_BL)
     energy_BHSL, history, basis = self.energies(x_BLD, mask_BL, segments_BL, state)
     moments = None
     if self.statistic in ('query', 'prefix'):
       before = state and (state.moments, state.segment_B)
       moments = prefix_moments(energy_BHSL, segments=segments_BL, mask=mask_BL, before=before)
     if state is not None:
-      old = (state.moments if moments else None, state.segment_B, state.basis)
-      kept, segment_B, basis = energy.carried(old, (moments, segments_BL, basis), mask_BL)
-      state = GateState(kept or state.moments, segment_B, history, basis)
+      old = (state.moments, state.segment_B, state.basis)
+      moved = carried(old, (moments, segments_BL, basis), mask_BL)
+      state = GateState(*moved[:2], history, moved[2])
     if self.statistic == 'query':
       return Gate(energy_BHSL.transpose(0, 3, 1, 2), moments), state
     if self.statistic == 'prefix':
       return self.of_keys(znorm(energy_BHSL, moments)), state
-    whole = self.statistic == 'sequence'
-    return self.of_keys(sequence_znorm(energy_BHSL, mask=mask_BL) if whole else energy_BHSL), state
+    if self.statistic == 'sequence':
+      energy_BHSL = sequence_znorm(energy_BHSL, mask=mask_BL)
+    return self.of_keys(energy_BHSL), state
 
   def of_keys(self, z_BHSL: jax.Array) -> Gate:
     """The gate where it depends on the key alone: its logarithm is what a cache keeps."""

@@ -16,14 +16,8 @@ class EGAFourierQK(EGA, FourierQK):
   group: ClassVar[str] = 'ega'
   option_groups: ClassVar[tuple[str, ...]] = ('ega', 'fourier_qk')
 
-  @property
-  def label(self) -> str:
-    return 'ega_fourier_qk'
+  label: ClassVar[str] = 'ega_fourier_qk'
 
   @property
   def causal(self) -> bool:
-    return EGA.causal.fget(self) and FourierQK.causal.fget(self)
-
-  @property
-  def streams(self) -> bool:
-    return EGA.streams.fget(self) and FourierQK.streams.fget(self)
+    return self.form == 'causal' and super().causal

@@ -1,6 +1,5 @@
 """FourierQK: queries and keys band-pass filtered over the length before the dot product."""
 
-import dataclasses
 from typing import ClassVar
 
 import jax
@@ -12,7 +11,6 @@ from sgnjax.mixers.softmax import Attention
 from sgnjax.ops import filters, streaming
 from sgnjax.ops.kernels import (
   causal_conv,
-  even_conv,
   even_kernel,
   odd_kernel,
   one_sided_kernel,
@@ -105,9 +103,18 @@ class FourierQK(Attention):
     return len(getattr(self, self.placed_by)) if self.placed_by else 1
 
   @property
+  def branches(self) -> int:
+    """The real one and, with analytic scores, its quadrature."""
+    return 2 if self.scores == 'analytic' else 1
+
+  @property
+  def bank(self) -> int:
+    """Filters of a head, branches apart: X."""
+    return self.copies * self.branches
+
+  @property
   def feature_width(self) -> int:
-    branches = 2 if self.scores == 'analytic' else 1
-    return branches * self.copies * (self.width // self.heads)
+    return self.bank * (self.width // self.heads)
 
   @property
   def circular(self) -> bool:
@@ -160,52 +167,35 @@ class FourierQK(Attention):
       self.refuse(mask_BL=mask_BL, why=why)
     self.refuse(segments_BL=segments_BL, why='its filters run over the row: one document a row')
 
-  def features(self, q_BLHE, k_BLHE, *, positions_BL, mask_BL, segments_BL, state, train):
-    if state is not None and (self.circular or not (streaming.fresh(state) or self.capture)):
-      debug, branches = {}, []
-    else:
-      debug, branches = self.placed(q_BLHE.shape[1])
+  def qk_features(self, q_BLHE, k_BLHE, *, positions_BL, mask_BL, segments_BL, state, train):
     if mask_BL is not None:
       zero = jnp.zeros((), q_BLHE.dtype)
       q_BLHE, k_BLHE = (jnp.where(mask_BL[:, :, None, None], a, zero) for a in (q_BLHE, k_BLHE))
-    if state is not None:
-      return self.streamed(q_BLHE, k_BLHE, branches, positions_BL, mask_BL, state, debug)
-    if self.surrogate and not train:
+    if self.surrogate and state is None and not train:
       q_BLHE, k_BLHE = filters.surrogate(self.surrogate, q_BLHE, k_BLHE)
-
-    def filtered(x_BLHE):
-      copies = [branch(x_BLHE, k) for k in range(self.copies) for branch in branches]
-      return jnp.concatenate([self.rotate(copy, positions_BL) for copy in copies], axis=-1)
-
-    return filtered(q_BLHE), filtered(k_BLHE), state, debug
-
-  def placed(self, length: int) -> tuple[dict[str, jax.Array], list]:
-    """Debug arrays, and the branches of the filters at their centres for inputs of a length."""
-    centre_HK = self.centres()
-    if self.kernel == 'taps':
-      taps_PHKT = self.tap_weights(centre_HK)
-      branches = [Causal(jnp.moveaxis(part_HKT, -1, 0)) for part_HKT in taps_PHKT]
-      return self.report(centre_HK, taps_PHKT=taps_PHKT) if self.capture else {}, branches
-    length = length if self.form == 'published' else 2 * self.context
-    response_HKF = self.response(centre_HK, length)
-    debug = self.report(centre_HK, response_HKF=response_HKF) if self.capture else {}
-    return debug, self.branches(response_HKF)
-
-  def streamed(self, q_BLHE, k_BLHE, branches, positions_BL, mask_BL, state, debug):
-    """`features` of a chunk."""
-    if self.circular:  # the published dc filter, whose scores are one constant
-      zero_BLHF = jnp.zeros((*q_BLHE.shape[:3], self.feature_width), q_BLHE.dtype)
-      return zero_BLHF, zero_BLHF, state, debug
-
-    def kernels():
-      h_THKP = jnp.stack([branch.h_THK for branch in branches], axis=-1)
-      return jnp.moveaxis(h_THKP.reshape(*h_THKP.shape[:2], -1), 1, 2)[:, :, :, None]
-
+    # Queries and keys side by side: one transform of them serves all filters, which are axis X.
     both_BLHE = jnp.concatenate([q_BLHE, k_BLHE], axis=-1)
-    both_BLXHE, state = streaming.stream(state, both_BLHE, kernels, mask_BL)
+    batch, length, *channels = both_BLHE.shape
+    debug = {}
+    if self.circular and state is not None:  # the published dc filter, whose scores are a constant
+      both_BLXHE = jnp.zeros((batch, length, self.bank, *channels), both_BLHE.dtype)
+    elif self.circular:
+      response_FXH, debug = self.responses(length)
+      both_BLXHE = filters.band_pass(both_BLHE, response_FXH)
+    elif state is None:
+      past_TXH1, future_TXH1, debug = self.kernels()
+      if future_TXH1 is None:
+        both_BLXHE = causal_conv(both_BLHE[:, :, None], past_TXH1)
+      else:
+        both_BLXHE = two_sided_conv(both_BLHE[:, :, None], past_TXH1, future_TXH1)
+    else:
+      past_TXH1 = None
+      if streaming.fresh(state) or self.capture:
+        past_TXH1, _, debug = self.kernels()
+      both_BLXHE, state = streaming.stream(state, both_BLHE, lambda: past_TXH1, mask_BL)
 
     def side_by_side(x_BLXHE):
-      copies = [self.rotate(x_BLXHE[:, :, i], positions_BL) for i in range(x_BLXHE.shape[2])]
+      copies = [self.rotate(x_BLXHE[:, :, i], positions_BL) for i in range(self.bank)]
       return jnp.concatenate(copies, axis=-1)
 
     q_BLXHE, k_BLXHE = jnp.split(both_BLXHE, 2, axis=-1)
@@ -215,9 +205,8 @@ class FourierQK(Attention):
     if self.circular:
       return ()
     lags = self.taps - 1 if self.kernel == 'taps' else self.context
-    branches = 2 if self.scores == 'analytic' else 1
     channels = (self.heads, 2 * (self.width // self.heads))
-    return streaming.begin(self.streaming, batch, lags, branches * self.copies, channels, dtype)
+    return streaming.begin(self.streaming, batch, lags, self.bank, channels, dtype)
 
   def centres(self) -> jax.Array | None:
     """Centres in cycles per token, or scales or widths in tokens: (H, K); None without any."""
@@ -279,18 +268,36 @@ class FourierQK(Attention):
     taps_PHKT = filters.half_morlet(omega_HK, width_HK, self.taps)
     return taps_PHKT if self.scores == 'analytic' else taps_PHKT[:1]
 
-  def branches(self, response_HKF) -> list:
-    """The real branch of the form, and with analytic scores its quadrature."""
-    response_FHK = jnp.moveaxis(response_HKF, -1, 0)
-    if self.form == 'published':
-      both = [circulate(response_HKF, quadrature) for quadrature in (False, True)]
-    elif self.form == 'causal':
-      kernels = (one_sided_kernel, quadrature_kernel)
-      both = [Causal(kernel(response_FHK)) for kernel in kernels]
+  def responses(self, length: int) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """The published filters for rows of a length, (F, X, H), and debug arrays."""
+    centre_HK = self.centres()
+    response_HKF = self.response(centre_HK, length)
+    real_FHK = jnp.moveaxis(response_HKF, -1, 0)
+    parts = [real_FHK]
+    if self.branches == 2:
+      zero_FHK = jnp.zeros_like(real_FHK)
+      parts = [jax.lax.complex(real_FHK, zero_FHK), jax.lax.complex(zero_FHK, real_FHK)]
+    debug = self.report(centre_HK, response_HKF=response_HKF) if self.capture else {}
+    return banked(parts), debug
+
+  def kernels(self) -> tuple[jax.Array, jax.Array | None, dict[str, jax.Array]]:
+    """Kernels over the past and, bidirectional, over the future, (T, X, H, 1); debug arrays."""
+    centre_HK, future_TXH1 = self.centres(), None
+    if self.kernel == 'taps':
+      taps_PHKT = self.tap_weights(centre_HK)
+      past_TXH1 = banked([jnp.moveaxis(part_HKT, -1, 0) for part_HKT in taps_PHKT])[..., None]
+      given = {'taps_PHKT': taps_PHKT}
     else:
-      both = [convolve(even_conv, even_kernel(response_FHK))]
-      both.append(convolve(antisymmetric_conv, odd_kernel(response_FHK)))
-    return both if self.scores == 'analytic' else both[:1]
+      response_HKF = self.response(centre_HK, 2 * self.context)
+      given, response_FHK = {'response_HKF': response_HKF}, jnp.moveaxis(response_HKF, -1, 0)
+      two_sided = self.form == 'bidirectional'
+      makers = (even_kernel, odd_kernel) if two_sided else (one_sided_kernel, quadrature_kernel)
+      parts = [make(response_FHK) for make in makers[: self.branches]]
+      past_TXH1 = banked(parts)[..., None]
+      if two_sided:
+        future_TXH1 = banked([parts[0], *(-odd_THK for odd_THK in parts[1:])])[..., None]
+    debug = self.report(centre_HK, **given) if self.capture else {}
+    return past_TXH1, future_TXH1, debug
 
   def report(self, centre_HK, *, response_HKF=None, taps_PHKT=None) -> dict[str, jax.Array]:
     """Debug arrays: response, centre, and of each head and filter coverage, period, admissibility.
@@ -316,26 +323,7 @@ class FourierQK(Attention):
     }
 
 
-@dataclasses.dataclass(frozen=True)
-class Causal:
-  """A branch that convolves with the causal kernel of its head and filter."""
-
-  h_THK: jax.Array
-
-  def __call__(self, x_BLHE: jax.Array, k: int) -> jax.Array:
-    return causal_conv(x_BLHE, self.h_THK[:, :, k, None])
-
-
-def convolve(conv, h_THK):
-  """A branch, `(x_BLHE, filter number) -> x_BLHE`, that convolves with its head's kernel."""
-  return lambda x_BLHE, k: conv(x_BLHE, h_THK[:, :, k, None])
-
-
-def antisymmetric_conv(x, r):
-  """`y_t = sum_s sign(t - s) r[|t - s|] x_s` of a kernel with r[0] = 0."""
-  return two_sided_conv(x, r, -r)
-
-
-def circulate(response_HKF, quadrature: bool):
-  """The same by the published circular filter."""
-  return lambda x_BLHE, k: filters.band_pass(x_BLHE, response_HKF[:, k], quadrature=quadrature)
+def banked(parts: list[jax.Array]) -> jax.Array:
+  """The branches' (Z, H, K) as one bank (Z, X, H): of each filter its branches in turn."""
+  stacked_ZHKP = jnp.stack(parts, axis=-1)
+  return jnp.moveaxis(stacked_ZHKP.reshape(*stacked_ZHKP.shape[:2], -1), 1, 2)

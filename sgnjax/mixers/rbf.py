@@ -45,8 +45,7 @@ class RBF(Mixer):
   def __call__(
     self, x_BLD, *, positions_BL=None, mask_BL=None, segments_BL=None, cache=None, train=False
   ) -> Mixed:
-    if cache is not None and not self.causal:
-      self.refuse(cache=cache)
+    self.refuse(cache=cache)
     compute = wide(x_BLD.dtype)
     normal = nn.initializers.normal(math.sqrt(2 * self.rbf_gamma))
     omega_DR = self.param('frozen_omega', normal, (self.width, self.rbf_features), self.param_dtype)
@@ -64,9 +63,7 @@ class RBF(Mixer):
     y_BLD = ffn_of(self, 4 * self.width)(y_BLD, train)
     return Mixed(blank(y_BLD, mask_BL), Aux({}, {}, {}), cache)
 
-  def init_cache(self, batch: int, max_len: int, dtype) -> KeyValueCache:
-    if not self.causal:
-      return super().init_cache(batch, max_len, dtype)
+  def empty_cache(self, batch: int, max_len: int, dtype) -> KeyValueCache:
     return KeyValueCache(
       k_BHSF=jnp.zeros((batch, 1, max_len, 2 * self.rbf_features), wide(dtype)),
       v_BHSE=None,  # the keys are the values

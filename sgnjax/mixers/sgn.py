@@ -226,9 +226,7 @@ class SGN(Mixer):
       return even_conv(x_BLD, past_TD)
     return two_sided_conv(x_BLD, past_TD, future_TD)
 
-  def init_cache(self, batch: int, max_len: int, dtype):
-    if not self.causal:
-      return super().init_cache(batch, max_len, dtype)
+  def empty_cache(self, batch: int, max_len: int, dtype):
     if not self.masked:
       lags = min(self.context, max_len - 1)
       return streaming.begin(self.streaming, batch, lags, 1, (self.width,), dtype)

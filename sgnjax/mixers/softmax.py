@@ -72,8 +72,8 @@ def append(cache: KeyValueCache, new: dict[str, jax.Array | None], mask_BL, segm
 class Attention(Mixer):
   """What the attending mixers share: projections into heads, positions, cache, and the way back.
 
-  A subclass may filter queries and keys (`features`) and gate the keys (`gate`, `log_gate`); both
-  at once too. Columns h*E:(h+1)*E of each kernel belong to head h; E = width / heads.
+  A subclass may filter queries and keys (`qk_features`) and gate the keys (`gate`, `log_gate`),
+  both at once too. Columns h*E:(h+1)*E of each kernel belong to head h; E = width / heads.
   """
 
   @property
@@ -92,7 +92,7 @@ class Attention(Mixer):
     return 0
 
   def init_filter(self, batch: int, dtype) -> Any:
-    """What `features` carries from chunk to chunk, before the first token."""
+    """What `qk_features` carries from chunk to chunk, before the first token."""
     return None
 
   def init_gate(self, batch: int, dtype) -> Any:
@@ -102,7 +102,7 @@ class Attention(Mixer):
   def honours(self, mask_BL, segments_BL) -> None:
     """Raises UserError for what this mixer was given and does not honour."""
 
-  def features(self, q_BLHE, k_BLHE, *, positions_BL, mask_BL, segments_BL, state, train):
+  def qk_features(self, q_BLHE, k_BLHE, *, positions_BL, mask_BL, segments_BL, state, train):
     """Features whose product gives the scores, those of keys to be kept; state; debug arrays."""
     return self.rotate(q_BLHE, positions_BL), self.rotate(k_BLHE, positions_BL), state, {}
 
@@ -127,15 +127,14 @@ class Attention(Mixer):
     self, x_BLD, *, positions_BL=None, mask_BL=None, segments_BL=None, cache=None, train=False
   ) -> Mixed:
     self.honours(mask_BL, segments_BL)
-    if cache is not None and not self.streams:
-      self.refuse(cache=cache)
+    self.refuse(cache=cache)
     length = x_BLD.shape[1]
     if cache is not None and positions_BL is None:
       positions_BL = cache.length_B[:, None] + jnp.arange(length, dtype=jnp.int32)[None, :]
     what = {'mask_BL': mask_BL, 'segments_BL': segments_BL}
     gate, gate_state = self.gate(x_BLD, **what, state=None if cache is None else cache.gate)
     q_BLHE, k_BLHE, v_BSHE = (self.split(x_BLD, name) for name in 'qkv')
-    q_BLHF, k_BSHF, filter_state, debug = self.features(
+    q_BLHF, k_BSHF, filter_state, debug = self.qk_features(
       q_BLHE,
       k_BLHE,
       positions_BL=positions_BL,
@@ -195,15 +194,8 @@ class Attention(Mixer):
     y_BLD = self.dense(self.width, 'o', self.out_bias)(y_BLD)
     return blank(nn.Dropout(self.dropout)(y_BLD, deterministic=not train), mask_BL)
 
-  @property
-  def streams(self) -> bool:
-    """Whether the configured instance can take a sequence in chunks."""
-    return self.causal
-
-  def init_cache(self, batch: int, max_len: int, dtype) -> KeyValueCache:
+  def empty_cache(self, batch: int, max_len: int, dtype) -> KeyValueCache:
     """An empty cache of max_len slots an example; a subclass states its memory."""
-    if not self.streams:
-      return super().init_cache(batch, max_len, dtype)
 
     def slots(width, dtype=dtype):
       return jnp.zeros((batch, self.heads, max_len, width), dtype)
@@ -228,7 +220,4 @@ class Softmax(Attention):
   """
 
   group: ClassVar[str] = 'softmax'
-
-  @property
-  def causal(self) -> bool:
-    return self.form != 'bidirectional'
+  published_leaks: ClassVar[bool] = False

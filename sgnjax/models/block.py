@@ -10,7 +10,8 @@ from sgnjax.errors import UserError
 from sgnjax.mixers import Aux, Mixed, Mixer
 from sgnjax.mixers.base import LayerNorm, blank
 from sgnjax.mixers.ffn import ffn_of
-from sgnjax.mixers.meta_router import MetaRouter, init_state
+from sgnjax.mixers.meta_router import MetaRouter
+from sgnjax.ops.averages import empty_mean
 from sgnjax.ops.routing import shares
 
 BLOCKS = ('prenorm', 'postnorm', 'sgn', 'chiar')
@@ -46,7 +47,7 @@ class Block(nn.Module):
         f'the {mixer.form} MetaRouter keeps no cache, since its mean runs over tokens still to '
         'come: run the whole sequence at once'
       )
-    return cache, init_state(batch, mixer.width, dtype)
+    return cache, empty_mean(batch, mixer.width, dtype)
 
   @nn.compact
   def __call__(self, x_BLD, *, mask_BL, **call) -> Mixed:

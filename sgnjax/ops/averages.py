@@ -8,8 +8,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from sgnjax.ops.chunks import History, behind, carried, whole
 from sgnjax.ops.dtypes import wide
-from sgnjax.ops.statistics import prefix_moments
+from sgnjax.ops.statistics import Moments, prefix_moments
+from sgnjax.ops.wavelets import delayed
 
 
 class MeanState(NamedTuple):
@@ -20,27 +22,10 @@ class MeanState(NamedTuple):
   segment_B: jax.Array
 
 
-class WindowState(NamedTuple):
-  """The newest tokens, the last of them at the end, their segments, and how many there are."""
-
-  x_BWC: jax.Array
-  segments_BW: jax.Array
-  count_B: jax.Array
-
-
 def empty_mean(batch: int, width: int, dtype) -> MeanState:
-  """Before the first token: width numbers an example, kept in float32 or wider."""
+  """Before the first token: width numbers in float32 or wider and 8 bytes an example."""
   zero_B = jnp.zeros((batch,), jnp.int32)
   return MeanState(zero_B, jnp.zeros((batch, width), wide(dtype)), zero_B)
-
-
-def empty_window(batch: int, tokens: int, width: int, dtype) -> WindowState:
-  """Before the first token: room for `tokens` of `width` numbers an example."""
-  return WindowState(
-    jnp.zeros((batch, tokens, width), dtype),
-    jnp.zeros((batch, tokens), jnp.int32),
-    jnp.zeros((batch,), jnp.int32),
-  )
 
 
 def runs(
@@ -54,20 +39,6 @@ def runs(
   first_B1 = segments_BL[:, :1] if before_B is None else before_B[:, None]
   previous_BL = jnp.concatenate([first_B1, segments_BL[:, :-1]], axis=1)
   return jnp.cumsum(real_BL & (segments_BL != previous_BL), axis=1, dtype=jnp.int32)
-
-
-def whole(batch: int, length: int, mask_BL, segments_BL) -> tuple[jax.Array, jax.Array]:
-  """Mask and segments, where they are None: all real, all of segment 0."""
-  real_BL = jnp.ones((batch, length), bool) if mask_BL is None else mask_BL
-  return real_BL, jnp.zeros((batch, length), jnp.int32) if segments_BL is None else segments_BL
-
-
-def last_segment(segments_BL, real_BL, before_B) -> jax.Array:
-  """The segment of each row's last real token; `before` where the row has none."""
-  count_B1 = jnp.sum(real_BL, axis=1, keepdims=True, dtype=jnp.int32)
-  at_B1 = jnp.maximum(count_B1 - 1, 0)
-  last_B = jnp.take_along_axis(segments_BL, at_B1, axis=1)[:, 0]
-  return jnp.where(count_B1[:, 0] > 0, last_B.astype(jnp.int32), before_B)
 
 
 def running_mean(
@@ -85,30 +56,27 @@ def running_mean(
   sums do not; float32 or wider inside, returned in x's dtype. This is what attention with equal
   scores computes.
   """
-  real_BL, segments_BL = whole(*x_BLD.shape[:2], mask_BL, segments_BL)
-  run_BL = runs(segments_BL, real_BL, None if state is None else state.segment_B)
+  real_BL, numbers_BL = whole(*x_BLD.shape[:2], mask_BL, segments_BL)
   x_BDL = x_BLD.astype(wide(x_BLD.dtype)).swapaxes(1, 2)
-  count_BDL, mean_BDL, _ = prefix_moments(x_BDL, segments=run_BL, mask=real_BL)
-  count_BL1, mean_BLD = count_BDL[:, 0, :, None], mean_BDL.swapaxes(1, 2)
+  if not causal and segments_BL is None:
+    real_B1L = real_BL[:, None].astype(x_BDL.dtype)
+    count_B11 = jnp.maximum(jnp.sum(real_B1L, -1, keepdims=True), jnp.ones((), x_BDL.dtype))
+    mean_BD1 = jnp.sum(x_BDL * real_B1L, -1, keepdims=True) / count_B11
+    return jnp.broadcast_to(mean_BD1.swapaxes(1, 2), x_BLD.shape).astype(x_BLD.dtype), None
   if not causal:
-    return _at_end_of_run(mean_BLD, run_BL).astype(x_BLD.dtype), None
-  if state is None:
-    return mean_BLD.astype(x_BLD.dtype), None
-  goes_on_BL1 = (run_BL == 0)[:, :, None]
-  before_B11 = state.count_B.astype(count_BL1.dtype)[:, None, None]
-  before_BL1 = jnp.where(goes_on_BL1, before_B11, jnp.zeros((), count_BL1.dtype))
-  total_BL1 = before_BL1 + count_BL1
-  share_BL1 = before_BL1 / jnp.maximum(total_BL1, jnp.ones((), count_BL1.dtype))
-  old_B1D = state.mean_BD.astype(mean_BLD.dtype)[:, None, :]
-  # Without a token yet the mean is the state's own, not a rounding of it.
-  merged_BLD = mean_BLD + (old_B1D - mean_BLD) * share_BL1
-  mean_BLD = jnp.where(goes_on_BL1 & (count_BL1 == 0), old_B1D, merged_BLD)
-  after = MeanState(
-    total_BL1[:, -1, 0].astype(state.count_B.dtype),
-    mean_BLD[:, -1].astype(state.mean_BD.dtype),
-    last_segment(segments_BL, real_BL, state.segment_B),
-  )
-  return mean_BLD.astype(x_BLD.dtype), after
+    run_BL = runs(numbers_BL, real_BL)
+    _, mean_BDL, _ = prefix_moments(x_BDL, segments=run_BL, mask=real_BL)
+    return _at_end_of_run(mean_BDL.swapaxes(1, 2), run_BL).astype(x_BLD.dtype), None
+  before = None
+  if state is not None:
+    segments_BL = numbers_BL
+    mean_BD = state.mean_BD.astype(x_BDL.dtype)
+    count_BD = jnp.broadcast_to(state.count_B.astype(x_BDL.dtype)[:, None], mean_BD.shape)
+    before = (Moments(count_BD, mean_BD, jnp.zeros_like(mean_BD)), state.segment_B)
+  count_BDL, mean_BDL, _ = prefix_moments(x_BDL, segments=segments_BL, mask=mask_BL, before=before)
+  if state is not None:
+    state = carried(state, MeanState(count_BDL[:, 0], mean_BDL, numbers_BL), mask_BL)
+  return mean_BDL.swapaxes(1, 2).astype(x_BLD.dtype), state
 
 
 def _at_end_of_run(x_BLD, run_BL):
@@ -129,50 +97,31 @@ def window_mean(
   *,
   mask_BL: jax.Array | None = None,
   segments_BL: jax.Array | None = None,
-  state: WindowState | None = None,
-) -> tuple[jax.Array, WindowState | None]:
-  """Mean over the last `2^level` real tokens of each one's run, or as many as there are; the state.
+  history: History | None = None,
+) -> tuple[jax.Array, History | None]:
+  """Mean over the last `2^level` real tokens of each one's run, or as many as there are; history.
 
   level: integers from 1 to `levels`, one a channel. mask: True on real tokens, which come first in
-  a row. state: what went before; padding leaves it as it is. A window of 2^l is two of 2^(l-1), so
-  sums double: O(L levels), no difference of long sums, exactly causal. Float32 or wider inside,
-  returned in x's dtype. Source: WaveletGPT, causal Haar approximations; the paper leaves the start
-  open, and a mean over the tokens there are keeps constants constant.
+  a row. history: the tokens before, (B, C, any number); padding leaves it as it is. A window of 2^l
+  is two of 2^(l-1), so sums double: O(L levels), no difference of long sums, exactly causal.
+  Float32 or wider inside, returned in x's dtype. Source: WaveletGPT, causal Haar approximations;
+  the paper leaves the start open, and a mean over the tokens there are keeps constants constant.
   """
-  length = x_BLC.shape[1]
+  length, compute = x_BLC.shape[1], wide(x_BLC.dtype)
   real_BL, segments_BL = whole(*x_BLC.shape[:2], mask_BL, segments_BL)
-  if state is not None:
-    slots = state.x_BWC.shape[1]
-    slot_W = jnp.arange(slots, dtype=jnp.int32)
-    old_BW = slot_W[None, :] >= slots - state.count_B[:, None]
-    new_B = jnp.sum(real_BL, axis=1, dtype=jnp.int32)
-    x_BLC = jnp.concatenate([state.x_BWC.astype(x_BLC.dtype), x_BLC], axis=1)
-    segments_BL = jnp.concatenate([state.segments_BW, segments_BL.astype(jnp.int32)], axis=1)
-    real_BL = jnp.concatenate([old_BW, real_BL], axis=1)
-    newest_BW = new_B[:, None] + slot_W[None, :]
-    state = WindowState(
-      jnp.take_along_axis(x_BLC, newest_BW[:, :, None], axis=1).astype(state.x_BWC.dtype),
-      jnp.take_along_axis(segments_BL, newest_BW, axis=1),
-      jnp.minimum(state.count_B + new_B, slots),
-    )
-  compute = wide(x_BLC.dtype)
+  x_BCL = x_BLC.swapaxes(1, 2)
+  if history is not None:
+    real_BL = jnp.concatenate([history.segments_BR >= 0, real_BL], axis=1)
+    x_BCL, segments_BL, history = behind(history, x_BCL, segments_BL, mask_BL)
   run_BL = runs(segments_BL, real_BL)
-  one_BL1 = real_BL.astype(compute)[:, :, None]
-  sum_BLC = jnp.where(real_BL[:, :, None], x_BLC.astype(compute), jnp.zeros((), compute))
+  one_B1L = real_BL.astype(compute)[:, None]
   # The count rides along as one more channel.
-  sum_BLC = jnp.concatenate([sum_BLC, one_BL1], axis=2)
-  mean_BLC = jnp.zeros(x_BLC.shape, compute)
+  sum_BCL = jnp.where(real_BL[:, None], x_BCL.astype(compute), jnp.zeros((), compute))
+  sum_BCL = jnp.concatenate([sum_BCL, one_B1L], axis=1)
+  mean_BCL = jnp.zeros(x_BCL.shape, compute)
   for level in range(1, levels + 1):
-    shift = 2 ** (level - 1)
-    same_BL1 = (run_BL == _delayed(run_BL, shift))[:, :, None]
-    sum_BLC = sum_BLC + jnp.where(same_BL1, _delayed(sum_BLC, shift), jnp.zeros((), compute))
-    count_BL1 = jnp.maximum(sum_BLC[:, :, -1:], jnp.ones((), compute))
-    here_C = (level_C == level)[None, None, :]
-    mean_BLC = jnp.where(here_C, sum_BLC[:, :, :-1] / count_BL1, mean_BLC)
-  return mean_BLC[:, -length:].astype(x_BLC.dtype), state
-
-
-def _delayed(x, shift):
-  """x at `shift` positions before, zero before the start; axis 1."""
-  kept = x[:, : max(x.shape[1] - shift, 0)]
-  return jnp.concatenate([jnp.zeros_like(x[:, : x.shape[1] - kept.shape[1]]), kept], axis=1)
+    sum_BCL = sum_BCL + delayed(sum_BCL, 2 ** (level - 1), run_BL)
+    count_B1L = jnp.maximum(sum_BCL[:, -1:], jnp.ones((), compute))
+    here_C = (level_C == level)[None, :, None]
+    mean_BCL = jnp.where(here_C, sum_BCL[:, :-1] / count_B1L, mean_BCL)
+  return mean_BCL[..., -length:].swapaxes(1, 2).astype(x_BLC.dtype), history

@@ -10,6 +10,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from sgnjax.ops.chunks import carried, whole
+
 MULTIPLE, FACTOR = 8, 1.25
 
 
@@ -98,29 +100,13 @@ def arrivals(
   return routed_BL & (rank_BL < jnp.int32(slots)), rank_BL
 
 
-def advance(
-  before: Stream, routed_BL, rank_BL, place_BL, start_BL, mask_BL=None, segments_BL=None
-) -> Stream:
+def advance(before: Stream, routed_BL, rank_BL, start_BL, mask_BL=None, segments_BL=None) -> Stream:
   """The stream after a chunk, whose padding leaves it as it was."""
-  batch, length = routed_BL.shape
-  new_B = jnp.full((batch,), length, jnp.int32)
-  if mask_BL is not None:
-    new_B = jnp.sum(mask_BL, axis=1, dtype=jnp.int32)
-  if segments_BL is None:
-    segments_BL = jnp.zeros((batch, length), jnp.int32)
-  counted_BL = rank_BL + routed_BL.astype(jnp.int32)
-
-  def last(a_BL, old_B):
-    a_BL = jnp.broadcast_to(a_BL, (batch, length)).astype(old_B.dtype)
-    a_B = jnp.take_along_axis(a_BL, jnp.maximum(new_B - 1, 0)[:, None], axis=1)[:, 0]
-    return jnp.where(new_B > 0, a_B, old_B)
-
-  return Stream(
-    before.tokens_B + new_B,
-    last(start_BL, before.start_B),
-    last(segments_BL, before.segment_B),
-    last(counted_BL, before.count_B),
-  )
+  real_BL, segments_BL = whole(*routed_BL.shape, mask_BL, segments_BL)
+  start_BL = jnp.broadcast_to(start_BL, routed_BL.shape)
+  last = (start_BL, segments_BL, rank_BL + routed_BL.astype(jnp.int32))
+  tokens_B = before.tokens_B + jnp.sum(real_BL, axis=1, dtype=jnp.int32)
+  return Stream(tokens_B, *carried(before[1:], last, mask_BL))
 
 
 class Slots(NamedTuple):

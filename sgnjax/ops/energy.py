@@ -6,18 +6,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from sgnjax.ops.chunks import History
 from sgnjax.ops.statistics import Moments
-from sgnjax.ops.wavelets import History, convolve, delayed
+from sgnjax.ops.wavelets import convolve, delayed
 
 
 class GateState(NamedTuple):
   """What the gate carries from chunk to chunk.
 
   moments: of the energies so far (B, H or 1, S). segment_B: which segment they are of. history: the
-  samples that filters look back at. basis: moments of the packets' costs. The last two may be None.
+  samples that filters look back at. basis: moments of the packets' costs. What the gate does not
+  need is None.
   """
 
-  moments: Moments
+  moments: Moments | None
   segment_B: jax.Array
   history: History | None
   basis: Moments | None
@@ -105,18 +107,3 @@ def floored_weights(weights_BHLS: jax.Array, gate_BHXS: jax.Array) -> jax.Array:
   """Gated weights as the released code renormalises them: row sums floored at 1e-8 (EGA, code)."""
   gated_BHLS = weights_BHLS * gate_BHXS
   return gated_BHLS / jnp.maximum(jnp.sum(gated_BHLS, -1, keepdims=True), 1e-8)
-
-
-def carried(old, new, mask_BL: jax.Array | None):
-  """Arrays (B, *X) behind a chunk: `new` (B, *X, L) at its last real token, or `old` if none is."""
-
-  def pick(old_BX, new_BXL):
-    if mask_BL is None:
-      return new_BXL[..., -1].astype(old_BX.dtype)
-    count_B = jnp.sum(mask_BL, axis=1, dtype=jnp.int32)  # padding is on the right
-    count = count_B.reshape(-1, *(1,) * (old_BX.ndim - 1))
-    at = jnp.broadcast_to(jnp.maximum(count - 1, 0), old_BX.shape)[..., None]
-    last = jnp.take_along_axis(new_BXL, at, axis=-1)[..., 0].astype(old_BX.dtype)
-    return jnp.where(count > 0, last, old_BX)
-
-  return jax.tree.map(pick, old, new)

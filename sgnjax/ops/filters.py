@@ -171,19 +171,16 @@ def effective_period(response: jax.Array, frequency_F: np.ndarray) -> jax.Array:
   return jnp.sum(power_XF, -1) / jnp.sum(power_XF * weight_F, -1)
 
 
-def band_pass(x_BLHE: jax.Array, response_HF: jax.Array, *, quadrature: bool = False) -> jax.Array:
+def band_pass(x_BLHE: jax.Array, response_FXH: jax.Array) -> jax.Array:
   """`irfft(rfft(x) * w_h)` over the length: circular, so it sees the whole sequence (FourierQK, 3).
 
-  response: real, (H, L//2 + 1), one a head, shared by its channels. quadrature: times 1j, the
-  analytic branch, to which bin 0 and, for even L, the last bin give nothing. FFT in float32 or
-  wider; the result has x's shape and dtype.
+  response: (L//2 + 1, X, H), X filters a head, shared by its channels; real, or complex: 1j times a
+  real one is the analytic branch, to which bin 0 and, for even L, the last bin give nothing. FFT in
+  float32 or wider; the result, (B, L, X, H, E), has x's dtype.
   """
-  spectrum_BFHE = jnp.fft.rfft(x_BLHE.astype(wide(x_BLHE.dtype)), axis=1)
-  factor_HF = response_HF.astype(spectrum_BFHE.real.dtype)
-  if quadrature:
-    factor_HF = jax.lax.complex(jnp.zeros_like(factor_HF), factor_HF)
-  filtered_BFHE = spectrum_BFHE * factor_HF.T.astype(spectrum_BFHE.dtype)[None, :, :, None]
-  return jnp.fft.irfft(filtered_BFHE, x_BLHE.shape[1], axis=1).astype(x_BLHE.dtype)
+  spectrum_BF1HE = jnp.fft.rfft(x_BLHE.astype(wide(x_BLHE.dtype)), axis=1)[:, :, None]
+  filtered_BFXHE = spectrum_BF1HE * response_FXH.astype(spectrum_BF1HE.dtype)[None, ..., None]
+  return jnp.fft.irfft(filtered_BFXHE, x_BLHE.shape[1], axis=1).astype(x_BLHE.dtype)
 
 
 def surrogate(kind: str, q_BLHE, k_BLHE):

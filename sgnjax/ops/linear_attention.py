@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgnjax.ops.averages import last_segment, runs, whole
+from sgnjax.ops.averages import runs
+from sgnjax.ops.chunks import carried, whole
 from sgnjax.ops.dtypes import wide
 
 BLOCK = 64  # tokens of a block of the causal form: L * BLOCK scores a head
@@ -127,7 +128,7 @@ def linear_attention(
       after = LinearState(
         past_BHFX.astype(state.sums_BHFX.dtype),
         past_top_BH.astype(state.top_BH.dtype),
-        last_segment(segments_BL, real_BL, state.segment_B),
+        carried(state.segment_B, segments_BL, real_BL),
         state.length_B + jnp.sum(real_BL, axis=1, dtype=jnp.int32),
       )
   else:

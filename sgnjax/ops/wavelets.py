@@ -5,8 +5,6 @@ rank, tap 0 on the current position. Sums are written out tap by tap: no FFT spr
 rounding, so position t depends on nothing after t, to the last bit. Filters come from PyWavelets.
 """
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -71,37 +69,6 @@ def mirrored(x: jax.Array, count: int, mask_BL: jax.Array | None = None) -> jax.
   index = index.reshape(batch, *(1,) * (x.ndim - 2), count)
   before = jnp.take_along_axis(x, jnp.broadcast_to(index, (*x.shape[:-1], count)), axis=-1)
   return jnp.concatenate([before, x], axis=-1)
-
-
-class History(NamedTuple):
-  """The last samples of a signal, (B, *X, R), and the segments that they are of (-1: none)."""
-
-  signal_BXR: jax.Array
-  segments_BR: jax.Array
-
-  @classmethod
-  def empty(cls, shape: tuple[int, ...], dtype) -> 'History':
-    """Nothing before the start; shape (B, *X, R)."""
-    return cls(jnp.zeros(shape, dtype), jnp.full((shape[0], shape[-1]), -1, jnp.int32))
-
-
-def behind(history: History, x: jax.Array, segments_BL: jax.Array, mask_BL=None):
-  """A chunk of a signal behind the samples before it, with its segments, and the next history.
-
-  mask: true on real samples, which come first; padding does not enter the history.
-  """
-  signal = jnp.concatenate([history.signal_BXR.astype(x.dtype), x], axis=-1)
-  segments = jnp.concatenate([history.segments_BR, segments_BL], axis=-1)
-  batch, kept = history.segments_BR.shape
-  if mask_BL is None:
-    real_B = jnp.full((batch,), x.shape[-1], jnp.int32)
-  else:
-    real_B = jnp.sum(mask_BL, axis=1, dtype=jnp.int32)
-  at_BR = real_B[:, None] + jnp.arange(kept, dtype=jnp.int32)[None, :]
-  at = at_BR.reshape(batch, *(1,) * (x.ndim - 2), kept)
-  at = jnp.broadcast_to(at, history.signal_BXR.shape)
-  last = jnp.take_along_axis(signal, at, axis=-1).astype(history.signal_BXR.dtype)
-  return signal, segments, History(last, jnp.take_along_axis(segments, at_BR, axis=-1))
 
 
 def reach(taps: int, levels: int) -> int:

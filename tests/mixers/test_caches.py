@@ -16,7 +16,7 @@ CASES = {
   'wavelet': (  # 9 samples of each head's signal, and their segments
     'ega',
     {'znorm': 'none', 'energy': 'learned_wavelet', 'wavelet': 'db2', 'levels': 2},
-    KEYS_VALUES + SLOTS * HEADS * 4 + 2 * MOMENTS + 4 + 9 * (HEADS * 4 + 4),
+    KEYS_VALUES + SLOTS * HEADS * 4 + 4 + 9 * (HEADS * 4 + 4),
   ),
   'rbf': ('chiar_rbf', {'rbf_features': 5}, SLOTS * (2 * 5 * 4 + 4) + 4),
   'dct': ('chiar_dct', {}, 0),

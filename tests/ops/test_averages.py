@@ -3,7 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sgnjax.ops.averages import empty_mean, empty_window, running_mean, window_mean
+from sgnjax.ops.averages import empty_mean, running_mean, window_mean
+from sgnjax.ops.chunks import History
 
 B, L, C, LEVELS = 2, 21, 5, 3
 LEVEL_C = 1 + np.arange(C) % LEVELS
@@ -97,8 +98,8 @@ def kinds():
     lambda: empty_mean(B, C, jnp.float64),
   )
   yield (
-    lambda x, **call: windows(x, level, LEVELS, **call),
-    lambda: empty_window(B, 2**LEVELS - 1, C, jnp.float64),
+    lambda x, state=None, **call: windows(x, level, LEVELS, history=state, **call),
+    lambda: History.empty((B, C, 2**LEVELS - 1), jnp.float64),
   )
 
 

@@ -63,7 +63,7 @@ def test_a_stream_in_chunks_takes_the_same_routes(packed):
     accepted_BL, rank_BL = dispatch.arrivals(
       routed_BL, place_BL, start_BL, window=WINDOW, slots=SLOTS, count_B=before.count_B
     )
-    after = dispatch.advance(before, routed_BL, rank_BL, place_BL, start_BL, mask_BL, segments_BL)
+    after = dispatch.advance(before, routed_BL, rank_BL, start_BL, mask_BL, segments_BL)
     return accepted_BL, after
 
   stream, at, pieces = dispatch.empty_stream(3), 0, []

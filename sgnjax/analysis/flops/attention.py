@@ -6,6 +6,7 @@ from sgnjax.analysis.flops.tally import (
   convolution,
   irfft,
   known,
+  rfft,
   there_and_back,
 )
 from sgnjax.mixers.ega import EGA
@@ -47,8 +48,7 @@ def softmax(tally: Tally, m: Softmax, batch: int, length: int) -> None:
 
 def fourier_qk(tally: Tally, m: FourierQK, batch: int, length: int) -> None:
   filters(tally, m, batch, length)
-  copies = m.feature_width * m.heads // m.width
-  attending(tally, m, batch, length, features=m.feature_width, rotated=copies)
+  attending(tally, m, batch, length, features=m.feature_width, rotated=m.bank)
 
 
 def ega(tally: Tally, m: EGA, batch: int, length: int) -> None:
@@ -59,31 +59,27 @@ def ega(tally: Tally, m: EGA, batch: int, length: int) -> None:
 def ega_fourier_qk(tally: Tally, m: EGAFourierQK, batch: int, length: int) -> None:
   filters(tally, m, batch, length)
   shared = gate(tally, m, batch, length)
-  copies = m.feature_width * m.heads // m.width
-  attending(tally, m, batch, length, features=m.feature_width + shared, rotated=copies)
+  attending(tally, m, batch, length, features=m.feature_width + shared, rotated=m.bank)
 
 
 def filters(tally: Tally, m: FourierQK, batch: int, length: int) -> None:
   """Filtered queries and keys; not the responses, which no input enters, from their centres."""
   kernel = known(m, 'kernel', ('response', 'taps'))
-  analytic = known(m, 'scores', {'real': False, 'analytic': True})
-  branches = 2 if analytic else 1
-  copies = m.copies * branches
-  rows, kernels = 2 * batch * m.width * copies, m.heads * copies
+  known(m, 'scores', ('real', 'analytic'))
+  rows, kernels = 2 * batch * m.width, m.heads * m.bank
   learned = m.learned and bool(m.placed_by)
   if m.surrogate is not None:
     surrogate(tally, m, batch, length)
   if m.circular:
-    tally.put('filter FFTs', there_and_back(length, rows))
-    products = Cost(1.5, 3) if learned else Cost(1.5, 2)
-    tally.put('filter products', products * ((length // 2 + 1) * rows))
+    tally.put('filter FFTs', rfft(length, rows) + irfft(length, rows * m.bank))
+    products = Cost(1, 5) if learned else Cost(1, 2)
+    tally.put('filter products', products * ((length // 2 + 1) * rows * m.bank))
     return
   lags = m.taps if kernel == 'taps' else m.context + 1
-  # One FFT of a kernel for queries and one for keys; an antisymmetric one has two sides.
-  sides = 1.5 if analytic and m.form == 'bidirectional' else 1
+  sides = 2 if m.form == 'bidirectional' else 1
   convolution(
-    tally, 'filter', lags=lags, length=length, rows=rows, kernels=2 * sides * kernels,
-    learned=learned,
+    tally, 'filter', lags=lags, length=length, rows=rows, kernels=sides * kernels,
+    learned=learned, bank=m.bank,
   )  # fmt: skip
   if kernel == 'response':
     made = irfft(2 * m.context, kernels)

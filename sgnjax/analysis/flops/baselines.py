@@ -38,7 +38,7 @@ def linear(tally: Tally, m: Linear, batch: int, length: int) -> None:
 def uniform(tally: Tally, m: Uniform, batch: int, length: int) -> None:
   tokens = batch * length
   projections(tally, m, tokens, 'v')
-  tally.each('running mean', 'running mean', tokens * m.width)
+  tally.each('running mean', 'prefix mean' if m.causal else 'mean', tokens * m.width)
 
 
 def haar(tally: Tally, m: Haar, batch: int, length: int) -> None:

@@ -52,7 +52,6 @@ ELEMENTWISE = {
   'sequence z-norm': Cost(11.2, 14.2),
   'floor': Cost(4, 8),
   'prefix mean': Cost(9, 13.5),
-  'running mean': Cost(18.7, 19.7),  # with the bounds of segments
   'window mean': Cost(4.6, 9.9),  # of one level
   'mean': Cost(1, 1),
   'blend': Cost(3, 5),
@@ -114,14 +113,18 @@ def convolution(
   rows: float,
   kernels: float,
   learned: bool = True,
+  bank: int = 1,
 ) -> None:
-  """Convolutions by FFT of `rows` sequences, with the FFTs of kernels of so many lags."""
+  """Convolutions by FFT of `rows` sequences, with the FFTs of kernels of so many lags.
+
+  bank: kernels that each sequence meets, with one transform of it for all.
+  """
   points = fast_length(length + min(length, lags) - 1)
   of_kernels, products = rfft(points, kernels), Cost(1, 5) * (points // 2 + 1)
   if not learned:
     of_kernels, products = of_kernels.constant, Cost(1, 2) * (points // 2 + 1)
-  tally.put(f'{name} FFTs', there_and_back(points, rows))
-  tally.put(f'{name} products', products * rows)
+  tally.put(f'{name} FFTs', rfft(points, rows) + irfft(points, rows * bank))
+  tally.put(f'{name} products', products * (rows * bank))
   tally.put(f'{name} kernels', of_kernels)
 
 
