@@ -1,8 +1,6 @@
 """What a token costs in generation, against the context: time, worst step, bytes of the cache."""
 
 import functools
-import os
-import platform
 import time
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -110,10 +108,3 @@ def table(rows: Iterator[tuple[str, int, Timed]], batch: int) -> Iterator[str]:
       f'| {kind} | {context:,} | {timed.steps:,} | {1e6 * timed.mean:,.0f} | '
       f'{batch / timed.mean:,.0f} | {worst} | {timed.cache_bytes / 2**20:.2f} MiB |'
     )
-
-
-def machine() -> str:
-  """Where it was measured."""
-  device = f'{jax.device_count()} x {jax.devices()[0].device_kind}'
-  versions = f'Python {platform.python_version()}, jax {jax.__version__}'
-  return f'{device}; {platform.machine()}, {os.cpu_count()} processors; {versions}'

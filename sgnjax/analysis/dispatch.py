@@ -6,8 +6,6 @@ of the ratio of a kind's seconds to those that the dense kind took in the same r
 those of the clock and those of all processors, which other programs of a busy machine change less.
 """
 
-import os
-import platform
 import time
 from statistics import median
 
@@ -17,6 +15,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from sgnjax.analysis.flops import flops
+from sgnjax.analysis.machine import in_words, machine
 from sgnjax.errors import UserError
 from sgnjax.models import build
 from sgnjax.train.step import cross_entropy
@@ -102,9 +101,7 @@ def measure(
     'batch': batch,
     'length': length,
     'repeats': repeats,
-    'device': f'{jax.device_count()} x {jax.devices()[0].device_kind}',
-    'machine': f'{platform.machine()}, {os.cpu_count()} processors',
-    'versions': {'python': platform.python_version(), 'jax': jax.__version__},
+    **machine(),
   }
 
 
@@ -133,12 +130,11 @@ def table(found: dict) -> str:
     saved = [f'{row[k]:.1%}' for k in ('analytic', 'measured', 'measured_processor') if k in row]
     cells += [*saved, f'{row["ratio"]:.2f}'] if saved else [''] * 4
     lines.append(f'| {name} | {" | ".join(cells)} |')
-  versions = ', '.join(f'{name} {value}' for name, value in found['versions'].items())
   return '\n'.join(
     [
       *lines,
       '',
       f'{found["model"]}; batch {found["batch"]} x {found["length"]} tokens, median of '
-      f'{found["repeats"]} rounds; {found["device"]}; {found["machine"]}; {versions}',
+      f'{found["repeats"]} rounds; {in_words(found)}',
     ]
   )

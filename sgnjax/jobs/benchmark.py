@@ -8,8 +8,6 @@ number of devices. Steps and products alternate in one run, and medians are comp
 
 import json
 import math
-import os
-import platform
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +20,7 @@ from ml_collections import ConfigDict
 
 from sgnjax import config as config_lib
 from sgnjax.analysis.flops import flops
+from sgnjax.analysis.machine import in_words, machine
 from sgnjax.errors import check_choice
 from sgnjax.jobs.plan import ASSUMED
 from sgnjax.models import build, count
@@ -87,9 +86,7 @@ def measure(config: ConfigDict, *, size: int | None = None, repeats: int = REPEA
     'matrix_flops_per_second': rates,
     'share_of_matrix_rate': {d: work / seconds['step'] / rate for d, rate in rates.items()},
     'convention': ' '.join((__doc__ or '').split('Convention: ')[-1].split()),
-    'device': f'{devices} x {jax.devices()[0].device_kind}',
-    'machine': f'{platform.machine()}, {os.cpu_count()} processors',
-    'versions': {'python': platform.python_version(), 'jax': jax.__version__},
+    **machine(devices),
     'config_hash': config_lib.fingerprint(config),
   }
 
@@ -129,8 +126,7 @@ def describe(found: dict) -> str:
       f'{share:.1%}{said} of the {dtype} matrix rate, {_engineering(rate)}FLOP/s '
       f'({found["matrix_size"]} x {found["matrix_size"]})'
     )
-  versions = ', '.join(f'{name} {value}' for name, value in found['versions'].items())
-  lines += [f'{found["device"]}; {found["machine"]}; {versions}', found['convention']]
+  lines += [in_words(found), found['convention']]
   return '\n'.join(lines)
 
 

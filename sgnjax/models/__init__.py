@@ -1,5 +1,6 @@
 """Models from configs."""
 
+import dataclasses
 import functools
 import math
 from typing import Any
@@ -9,13 +10,13 @@ import jax.numpy as jnp
 from ml_collections import ConfigDict
 
 from sgnjax.errors import UserError, check_choice
-from sgnjax.mixers import FORMS, MIXERS
+from sgnjax.mixers import FORMS, MIXERS, Mixer
 from sgnjax.models.block import BLOCKS, Block
 from sgnjax.models.decoder import Decoder
 from sgnjax.models.stack import Group
 from sgnjax.ops.dtypes import wide
 
-__all__ = ['build', 'count', 'maker', 'resolve_stack', 'unpadded', 'unstacked']
+__all__ = ['build', 'count', 'maker', 'option_groups', 'resolve_stack', 'unpadded', 'unstacked']
 
 DTYPES = ('float32', 'bfloat16', 'float64')
 
@@ -41,11 +42,37 @@ def resolve_stack(config: ConfigDict) -> tuple[tuple[tuple[str, ...], int], ...]
     unit = (entry[0],) if isinstance(entry[0], str) else tuple(entry[0])
     for name in unit:
       check_choice('mixer', name, MIXERS)
+      _check_options(m, MIXERS[name])
     if entry[1] > 0 and unit:
       resolved.append((unit, entry[1]))
   if not resolved:
     raise UserError(f'model.stack={stack!r} has no layer')
   return tuple(resolved)
+
+
+def _check_options(m: ConfigDict, kind: type[Mixer]) -> None:
+  """Raises UserError where the config's groups lack an option of the mixer.
+
+  A config that an older version left in a workdir would else mean what it did not say.
+  """
+  groups = [m[group] for group in option_groups(kind) if group in m]
+  own = _fields(kind) - _fields(Mixer)
+  missing = sorted(own - {key for group in groups for key in group})
+  if groups and missing:
+    raise UserError(
+      f"the config has no key 'model.{kind.group}.{missing[0]}', as one of an older version; "
+      'train again, or go on with the version that left it'
+    )
+
+
+def _fields(kind: type[Mixer]) -> set[str]:
+  """Names of what the mixer's constructor takes."""
+  return {field.name for field in dataclasses.fields(kind)}
+
+
+def option_groups(kind: type[Mixer]) -> tuple[str, ...]:
+  """Groups of config.model that hold a mixer's options."""
+  return kind.option_groups or (kind.group,)
 
 
 def maker(config: ConfigDict, name: str, *, capture: bool = False) -> functools.partial:
@@ -54,9 +81,9 @@ def maker(config: ConfigDict, name: str, *, capture: bool = False) -> functools.
   dtype = jnp.dtype(m.dtype)
   sizes = ('width', 'heads', 'context', 'form', 'positions', 'rope_base', 'qkv_bias', 'out_bias')
   fields = {key: m[key] for key in (*sizes, 'dropout', 'init_std')}
-  for group in kind.option_groups or (kind.group,):
+  for group in option_groups(kind):
     options = m.get(group, {}).items()
-    fields |= {key: value for key, value in options if key in kind.__dataclass_fields__}
+    fields |= {key: value for key, value in options if key in _fields(kind)}
   return functools.partial(kind, **fields, dtype=dtype, param_dtype=wide(dtype), capture=capture)
 
 

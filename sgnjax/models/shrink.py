@@ -4,9 +4,9 @@ import math
 
 from ml_collections import ConfigDict
 
-from sgnjax.errors import UserError
+from sgnjax.mixers import MIXERS
 from sgnjax.mixers.ega import WAVELETS
-from sgnjax.models import resolve_stack
+from sgnjax.models import option_groups, resolve_stack
 from sgnjax.ops.entropy import white_entropy
 
 
@@ -19,16 +19,8 @@ def shrink(
   stays at min(context, 1024), since what leaks may need the length. An image grid shrinks on its
   longer side, and the context with it. Options that count coefficients, bins, levels or groups stay
   within what the twin has. CHIAR's thresholds move with the mean entropy of white noise, so that
-  the twin routes both ways. Never larger than the config. Raises UserError for a config without
-  the options that are shrunk, as an older version left it in a workdir.
+  the twin routes both ways. Never larger than the config. Raises UserError as `resolve_stack`.
   """
-  for key in ('sgn.groups', 'sgn.grid', 'fourier_qk.bins', 'ega.levels', 'chiar.tau_low'):
-    group, name = key.split('.')
-    if name not in config.model[group]:
-      raise UserError(
-        f"the config has no key 'model.{key}': an older version left it; train it again, or go on "
-        'with the version that did'
-      )
   twin = config.copy_and_resolve_references().unlock()
   m = twin.model
   m.stack = tuple((unit, min(repeats, 2)) for unit, repeats in resolve_stack(config))
@@ -39,9 +31,8 @@ def shrink(
   m.vocab = vocab
   m.vocab_multiple = 16
   m.dropout = 0.0
-  _fit(m, config.model)
-  for key in ('tau', 'tau_low'):
-    m.chiar[key] += white_entropy(m.width) - white_entropy(config.model.width)
+  kinds = (MIXERS[name] for unit, _ in m.stack for name in unit)
+  _fit(m, config.model, {group for kind in kinds for group in option_groups(kind)})
   twin.train.steps = min(twin.train.steps, 2)
   twin.train.batch = 2
   twin.train.accumulation = min(twin.train.accumulation, 2)
@@ -51,26 +42,32 @@ def shrink(
   return twin.lock()
 
 
-def _fit(m: ConfigDict, whole: ConfigDict) -> None:
+def _fit(m: ConfigDict, whole: ConfigDict, groups: set[str]) -> None:
   """Options of the twin's mixers within its sizes; what contradicts itself is left as it is."""
-  if m.sgn.groups > 0 and whole.width % m.sgn.groups == 0:
+  if 'chiar' in groups:
+    for key in ('tau', 'tau_low'):
+      m.chiar[key] += white_entropy(m.width) - white_entropy(whole.width)
+  if 'sgn' in groups and m.sgn.groups > 0 and whole.width % m.sgn.groups == 0:
     m.sgn.groups = math.gcd(m.sgn.groups, m.width)
   if m.context == whole.context:
     return
-  grid = m.sgn.grid if any('sgn' in unit for unit, _ in m.stack) else None
-  if grid and all(type(side) is int for side in grid) and math.prod(grid) == whole.context:
-    m.sgn.grid = _smaller(grid, m.context)
-    m.context = math.prod(m.sgn.grid)
-  if m.sgn.retained is not None:
-    m.sgn.retained = min(m.sgn.retained, m.context // 2 + 1)
-  m.sgn.resolutions = min(m.sgn.resolutions, m.context.bit_length())
-  m.fourier_qk.bins = tuple(min(b, m.context // 2) for b in m.fourier_qk.bins)
-  levels = min(m.ega.levels, max(1, m.context.bit_length() - 1))
-  if m.ega.energy in WAVELETS:
-    for key in ('alpha', 'tau'):  # one number for all scales, or one each
-      each = m.ega[key]
-      m.ega[key] = each[: max(1, len(each) - (m.ega.levels - levels))]
-  m.ega.levels = levels
+  if 'sgn' in groups:
+    grid = m.sgn.grid
+    if grid and all(type(side) is int for side in grid) and math.prod(grid) == whole.context:
+      m.sgn.grid = _smaller(grid, m.context)
+      m.context = math.prod(m.sgn.grid)
+    if m.sgn.retained is not None:
+      m.sgn.retained = min(m.sgn.retained, m.context // 2 + 1)
+    m.sgn.resolutions = min(m.sgn.resolutions, m.context.bit_length())
+  if 'fourier_qk' in groups:
+    m.fourier_qk.bins = tuple(min(b, m.context // 2) for b in m.fourier_qk.bins)
+  if 'ega' in groups:
+    levels = min(m.ega.levels, max(1, m.context.bit_length() - 1))
+    if m.ega.energy in WAVELETS:
+      for key in ('alpha', 'tau'):  # one number for all scales, or one each
+        each = m.ega[key]
+        m.ega[key] = each[: max(1, len(each) - (m.ega.levels - levels))]
+    m.ega.levels = levels
 
 
 def _smaller(grid: tuple[int, int], most: int) -> tuple[int, int]:

@@ -68,7 +68,10 @@ def test_what_contradicts_itself_is_still_refused(option, value, said):
 
 
 def test_a_config_of_an_older_version_is_refused_by_its_missing_key():
-  config = base.get_config().unlock()
+  config = sized(mixer='sgn', vocab=61)
   del config.model.sgn.groups
-  with pytest.raises(UserError, match=r"no key 'model\.sgn\.groups'"):
-    shrink(config.lock())
+  for use in (shrink, build):
+    with pytest.raises(UserError, match=r"no key 'model\.sgn\.groups'"):
+      use(config)
+  config.model.mixer = 'softmax'  # whose options are all there
+  shrink(config)
