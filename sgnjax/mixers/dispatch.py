@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from sgnjax.errors import UserError
 from sgnjax.mixers.softmax import KeyValueCache, Softmax
 from sgnjax.ops.attention import alibi, attention
+from sgnjax.ops.chunks import in_place
 from sgnjax.ops.dispatch import Slots, Stream, count_before, gather
 from sgnjax.ops.dtypes import wide
 
@@ -42,8 +43,8 @@ class Tokens(NamedTuple):
 class SlotCache(NamedTuple):
   """Keys and values of the stored tokens of an example's segment, their places, their number."""
 
-  k_BSHE: jax.Array
-  v_BSHE: jax.Array
+  k_BHSE: jax.Array
+  v_BHSE: jax.Array
   place_BS: jax.Array
   used_B: jax.Array
 
@@ -73,22 +74,23 @@ class SlotAttention(Softmax):
     change inside the chunk.
     """
     q_BLHE = self.rotate(self.split(queries.x_BLD, 'q'), queries.position_BL)
-    k_BSHE = self.rotate(self.split(keys.x_BLD, 'k'), keys.position_BL)
-    v_BSHE = self.split(keys.x_BLD, 'v')
+    k_BHSE = self.rotate(self.split(keys.x_BLD, 'k'), keys.position_BL).swapaxes(1, 2)
+    v_BHSE = self.split(keys.x_BLD, 'v').swapaxes(1, 2)
     place_BS, real_BS = keys.place_BL, keys.real_BL
     if cache is not None:
       old = cache
-      cache = _stored(old, k_BSHE, v_BSHE, keys, start_B)
+      cache = _stored(old, k_BHSE, v_BHSE, keys, start_B)
       if packed and keys.x_BLD.shape[1] > 1:
         # The segment before the last still sees what the last one overwrites.
         place_BS = jnp.broadcast_to(place_BS, real_BS.shape)
-        k_BSHE, v_BSHE, place_BS = (
-          jnp.concatenate([a.astype(b.dtype), b], axis=1)
-          for a, b in zip(old[:3], (k_BSHE, v_BSHE, place_BS), strict=True)
+        k_BHSE, v_BHSE = (
+          jnp.concatenate([a.astype(b.dtype), b], axis=2)
+          for a, b in zip(old[:2], (k_BHSE, v_BHSE), strict=True)
         )
+        place_BS = jnp.concatenate([old.place_BS, place_BS], axis=1)
         real_BS = jnp.concatenate([jnp.ones_like(old.place_BS, bool), real_BS], axis=1)
       else:
-        k_BSHE, v_BSHE = (a.astype(q_BLHE.dtype) for a in cache[:2])
+        k_BHSE, v_BHSE = (a.astype(q_BLHE.dtype) for a in cache[:2])
         place_BS, real_BS = cache.place_BS, jnp.ones((1, 1), bool)
     seen_BLS = queries.real_BL[:, :, None] & real_BS[:, None, :]
     if self.causal:
@@ -101,8 +103,8 @@ class SlotAttention(Softmax):
       bias_BHLS = alibi(queries.place_BL, place_BS, self.heads, dtype=wide(self.dtype))
     y_BLHE = attention(
       q_BLHE,
-      k_BSHE,
-      v_BSHE,
+      k_BHSE,
+      v_BHSE,
       scale=(self.width // self.heads) ** -0.5,
       visible_BLS=seen_BLS,
       bias_BHLS=bias_BHLS,
@@ -112,32 +114,39 @@ class SlotAttention(Softmax):
 
   def empty_cache(self, batch: int, max_len: int, dtype) -> SlotCache:
     """An empty cache of max_len slots an example."""
-    keys_BSHE = (batch, max_len, self.heads, self.width // self.heads)
+    slots = (batch, self.heads, max_len, self.width // self.heads)
     return SlotCache(
-      jnp.zeros(keys_BSHE, dtype),
-      jnp.zeros(keys_BSHE, dtype),
+      jnp.zeros(slots, dtype),
+      jnp.zeros(slots, dtype),
       jnp.full((batch, max_len), NOWHERE, jnp.int32),
       jnp.zeros((batch,), jnp.int32),
     )
 
 
-def _stored(cache: SlotCache, k_BSHE, v_BSHE, keys: Tokens, start_B) -> SlotCache:
+def _stored(cache: SlotCache, k_BHSE, v_BHSE, keys: Tokens, start_B) -> SlotCache:
   """The cache behind which the chunk's keys of the segment that it ends in are written."""
   slots = cache.place_BS.shape[1]
   slot_BL = count_before(keys.real_BL, keys.place_BL == keys.start_BL, cache.used_B)
   kept_BL = keys.real_BL & (keys.start_BL == start_B[:, None])
   target_BL = jnp.where(kept_BL, slot_BL, jnp.int32(slots))  # one past the end: dropped
   row_B1 = jnp.arange(slot_BL.shape[0], dtype=jnp.int32)[:, None]
-  new = (k_BSHE, v_BSHE, jnp.broadcast_to(keys.place_BL, slot_BL.shape))
-  written = (
-    old.at[row_B1, target_BL].set(chunk.astype(old.dtype), mode='drop')
-    for old, chunk in zip(cache[:3], new, strict=True)
-  )
+
+  def write(old, chunk):
+    chunk = chunk.swapaxes(1, 2).astype(old.dtype)
+
+    def put(a):
+      return a.at[row_B1, :, target_BL].set(chunk, mode='drop')
+
+    return in_place(put, old, slot_BL.shape[1], cache.used_B[0])
+
+  written = (write(old, new) for old, new in zip(cache[:2], (k_BHSE, v_BHSE), strict=True))
+  place_BL = jnp.broadcast_to(keys.place_BL, slot_BL.shape)
+  place_BS = cache.place_BS.at[row_B1, target_BL].set(place_BL, mode='drop')
   # A segment that the chunk did not start goes on behind what it had.
   goes_on_B = start_B == keys.start_BL[:, 0]
   goes_on_B &= keys.start_BL[:, 0] != keys.place_BL[:, 0]
   had_B = jnp.where(goes_on_B, cache.used_B, jnp.zeros_like(cache.used_B))
-  return SlotCache(*written, had_B + jnp.sum(kept_BL, axis=1, dtype=jnp.int32))
+  return SlotCache(*written, place_BS, had_B + jnp.sum(kept_BL, axis=1, dtype=jnp.int32))
 
 
 DISPATCHES, KEYS = ('dense', 'capacity'), ('all', 'routed')

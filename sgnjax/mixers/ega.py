@@ -262,7 +262,7 @@ class EGA(Attention):
       moved = carried(old, (moments, segments_BL, basis), mask_BL)
       state = GateState(*moved[:2], history, moved[2])
     if self.statistic == 'query':
-      return Gate(energy_BHSL.transpose(0, 3, 1, 2), moments), state
+      return Gate(energy_BHSL.swapaxes(2, 3), moments), state
     if self.statistic == 'prefix':
       return self.of_keys(znorm(energy_BHSL, moments)), state
     if self.statistic == 'sequence':
@@ -271,7 +271,7 @@ class EGA(Attention):
 
   def of_keys(self, z_BHSL: jax.Array) -> Gate:
     """The gate where it depends on the key alone: its logarithm is what a cache keeps."""
-    return Gate(self.log_gate_of(z_BHSL).transpose(0, 2, 1)[..., None], None)
+    return Gate(self.log_gate_of(z_BHSL)[..., None], None)
 
   def log_gate_of(self, z_BHSX: jax.Array) -> jax.Array:
     """log g of z, with this mixer's thresholds."""
@@ -281,18 +281,17 @@ class EGA(Attention):
 
   def log_gate(self, gate: Gate) -> jax.Array:
     if gate.query is None:
-      return gate.key_BSHX[..., 0]
-    key_BHX1S = gate.key_BSHX.transpose(0, 2, 3, 1)[:, :, :, None, :]
+      return gate.key_BHSX[..., 0]
+    key_BHX1S = gate.key_BHSX.swapaxes(2, 3)[:, :, :, None]
     moments = Moments(*(m[..., None] for m in gate.query))
     return self.log_gate_of(znorm(key_BHX1S, moments))
 
-  def attend(self, q_BLHF, k_BSHF, v_BSHE, log_gate, *, dropout, bias_BHLS, **common):
+  def attend(self, q_BLHF, k_BHSF, v_BHSE, log_gate, *, dropout, bias_BHLS, **common):
     if not self.released:
       return super().attend(
-        q_BLHF, k_BSHF, v_BSHE, log_gate, dropout=dropout, bias_BHLS=bias_BHLS, **common
+        q_BLHF, k_BHSF, v_BHSE, log_gate, dropout=dropout, bias_BHLS=bias_BHLS, **common
       )
-    per_query = log_gate.ndim == 4
-    gate_BHXS = jnp.exp(log_gate if per_query else log_gate.transpose(0, 2, 1)[:, :, None, :])
-    weights_BHLS = attention_weights(q_BLHF, k_BSHF, dropout=dropout, bias_BHLS=bias_BHLS, **common)
+    gate_BHXS = jnp.exp(log_gate if log_gate.ndim == 4 else log_gate[:, :, None])
+    weights_BHLS = attention_weights(q_BLHF, k_BHSF, dropout=dropout, bias_BHLS=bias_BHLS, **common)
     weights_BHLS = energy.floored_weights(weights_BHLS.astype(gate_BHXS.dtype), gate_BHXS)
-    return jnp.einsum('bhls,bshe->blhe', weights_BHLS.astype(v_BSHE.dtype), v_BSHE)
+    return jnp.einsum('bhls,bhse->blhe', weights_BHLS.astype(v_BHSE.dtype), v_BHSE)

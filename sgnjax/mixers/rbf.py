@@ -51,14 +51,14 @@ class RBF(Mixer):
     omega_DR = self.param('frozen_omega', normal, (self.width, self.rbf_features), self.param_dtype)
     omega_DR = jax.lax.stop_gradient(omega_DR).astype(compute)
     phi_BL1F = fourier_features(x_BLD.astype(compute), omega_DR)[:, :, None]
-    keys_BS1F = phi_BL1F
+    keys_B1SF = phi_BL1F.swapaxes(1, 2)
     if cache is None:
       what = {'mask_BL': mask_BL, 'segments_BL': segments_BL}
       visible_BLS = visible(x_BLD.shape[1], causal=self.causal, **what)
     else:
-      cache, visible_BLS, _ = append(cache, {'k_BHSF': phi_BL1F}, mask_BL, segments_BL)
-      keys_BS1F = cache.k_BHSF.astype(compute).swapaxes(1, 2)
-    y_BL1F = attention(phi_BL1F, keys_BS1F, keys_BS1F, scale=1.0, visible_BLS=visible_BLS)
+      cache, visible_BLS, _ = append(cache, {'k_BHSF': keys_B1SF}, mask_BL, segments_BL)
+      keys_B1SF = cache.k_BHSF.astype(compute)
+    y_BL1F = attention(phi_BL1F, keys_B1SF, keys_B1SF, scale=1.0, visible_BLS=visible_BLS)
     y_BLD = self.dense(self.width, 'out', True)(y_BL1F[:, :, 0].astype(x_BLD.dtype))
     y_BLD = ffn_of(self, 4 * self.width)(y_BLD, train)
     return Mixed(blank(y_BLD, mask_BL), Aux({}, {}, {}), cache)

@@ -8,17 +8,18 @@ import jax.numpy as jnp
 
 from sgnjax.mixers.base import Aux, Mixed, Mixer, blank
 from sgnjax.ops.attention import alibi, attention, rope, visible
+from sgnjax.ops.chunks import in_place
 from sgnjax.ops.dtypes import wide
 
 
 class Gate(NamedTuple):
   """A gate on the keys, in two parts, so that a cache can keep the first.
 
-  key_BSHX: X numbers of each key and head. query: arrays of each query that the gate depends on
+  key_BHSX: X numbers of each key and head. query: arrays of each query that the gate depends on
   too, or None.
   """
 
-  key_BSHX: jax.Array
+  key_BHSX: jax.Array
   query: Any
 
 
@@ -41,10 +42,10 @@ class KeyValueCache(NamedTuple):
 def append(cache: KeyValueCache, new: dict[str, jax.Array | None], mask_BL, segments_BL):
   """Writes a chunk behind each example's own tokens; padding is not written.
 
-  new: what the fields with slots get, (B, L, H, any). Returns the cache after the chunk, which
+  new: what the fields with slots get, (B, H, L, any). Returns the cache after the chunk, which
   slots each query sees (`visible_BLS`), and the queries' own slots (`slot_BL`).
   """
-  batch, length = new['k_BHSF'].shape[:2]
+  batch, _, length, _ = new['k_BHSF'].shape
   slots = cache.k_BHSF.shape[2]
   real_BL = jnp.ones((batch, length), bool) if mask_BL is None else mask_BL
   segments_BL = (
@@ -55,7 +56,12 @@ def append(cache: KeyValueCache, new: dict[str, jax.Array | None], mask_BL, segm
   row_B1 = jnp.arange(batch, dtype=jnp.int32)[:, None]
 
   def write(old, chunk):
-    return old.at[row_B1, :, target_BL].set(chunk.astype(old.dtype), mode='drop')
+    chunk = chunk.swapaxes(1, 2).astype(old.dtype)
+
+    def put(a):
+      return a.at[row_B1, :, target_BL].set(chunk, mode='drop')
+
+    return in_place(put, old, length, cache.length_B[0])
 
   written = {
     name: None if chunk is None else write(getattr(cache, name), chunk)
@@ -111,16 +117,16 @@ class Attention(Mixer):
     return None, state
 
   def log_gate(self, gate: Gate) -> jax.Array:
-    """log g: (B, S, H), or (B, H, L, S) where it depends on the query."""
+    """log g: (B, H, S), or (B, H, L, S) where it depends on the query."""
     raise NotImplementedError
 
-  def attend(self, q_BLHF, k_BSHF, v_BSHE, log_gate, *, dropout, **common) -> jax.Array:
+  def attend(self, q_BLHF, k_BHSF, v_BHSE, log_gate, *, dropout, **common) -> jax.Array:
     """Values under the weights `softmax(scale q k^T + bias + log g)`."""
     if log_gate is not None and log_gate.ndim == 4:
       bias_BHLS = common.pop('bias_BHLS')
       bias_BHLS = log_gate if bias_BHLS is None else log_gate + bias_BHLS.astype(log_gate.dtype)
-      return attention(q_BLHF, k_BSHF, v_BSHE, bias_BHLS=bias_BHLS, dropout=dropout, **common)
-    return attention(q_BLHF, k_BSHF, v_BSHE, log_gate_BSH=log_gate, dropout=dropout, **common)
+      return attention(q_BLHF, k_BHSF, v_BHSE, bias_BHLS=bias_BHLS, dropout=dropout, **common)
+    return attention(q_BLHF, k_BHSF, v_BHSE, log_gate_BHS=log_gate, dropout=dropout, **common)
 
   @nn.compact
   def __call__(
@@ -133,8 +139,8 @@ class Attention(Mixer):
       positions_BL = cache.length_B[:, None] + jnp.arange(length, dtype=jnp.int32)[None, :]
     what = {'mask_BL': mask_BL, 'segments_BL': segments_BL}
     gate, gate_state = self.gate(x_BLD, **what, state=None if cache is None else cache.gate)
-    q_BLHE, k_BLHE, v_BSHE = (self.split(x_BLD, name) for name in 'qkv')
-    q_BLHF, k_BSHF, filter_state, debug = self.qk_features(
+    q_BLHE, k_BLHE, v_BLHE = (self.split(x_BLD, name) for name in 'qkv')
+    q_BLHF, k_BLHF, filter_state, debug = self.qk_features(
       q_BLHE,
       k_BLHE,
       positions_BL=positions_BL,
@@ -142,24 +148,27 @@ class Attention(Mixer):
       state=None if cache is None else cache.filter,
       train=train,
     )
+    k_BHSF, v_BHSE = (a.swapaxes(1, 2) for a in (k_BLHF, v_BLHE))
     if cache is None:
       visible_BLS = visible(length, causal=self.form != 'bidirectional', **what)
       query_slot_BL = jnp.arange(length, dtype=jnp.int32)[None, :]
     else:
-      new = {'k_BHSF': k_BSHF, 'v_BHSE': v_BSHE, 'gate_BHSX': gate and gate.key_BSHX}
+      new = {'k_BHSF': k_BHSF, 'v_BHSE': v_BHSE, 'gate_BHSX': gate and gate.key_BHSX}
       cache, visible_BLS, query_slot_BL = append(cache, new, mask_BL, segments_BL)
       cache = cache._replace(filter=filter_state, gate=gate_state)
-      k_BSHF, v_BSHE = (a.astype(q_BLHF.dtype).swapaxes(1, 2) for a in (cache.k_BHSF, cache.v_BHSE))
-      gate = gate and gate._replace(key_BSHX=cache.gate_BHSX.swapaxes(1, 2))
+      k_BHSF, v_BHSE = (a.astype(q_BLHF.dtype) for a in (cache.k_BHSF, cache.v_BHSE))
+      gate = gate and gate._replace(key_BHSX=cache.gate_BHSX)
     log_gate = None if gate is None else self.log_gate(gate)
+    if cache is not None and gate is not None and gate.query is None:
+      log_gate = log_gate[:, :, None]  # a feature would copy all keys at every step
     bias_BHLS = None
     if self.positions == 'alibi':  # distances inside a segment are those between slots
-      key_slot_BS = jnp.arange(k_BSHF.shape[1], dtype=jnp.int32)[None, :]
+      key_slot_BS = jnp.arange(k_BHSF.shape[2], dtype=jnp.int32)[None, :]
       bias_BHLS = alibi(query_slot_BL, key_slot_BS, self.heads, dtype=wide(self.dtype))
     y_BLHE = self.attend(
       q_BLHF,
-      k_BSHF,
-      v_BSHE,
+      k_BHSF,
+      v_BHSE,
       log_gate,
       scale=(self.width // self.heads) ** -0.5 / self.copies,
       visible_BLS=visible_BLS,
@@ -167,7 +176,7 @@ class Attention(Mixer):
       dropout=self.weight_dropout(train),
     )
     if self.capture and log_gate is not None:  # of each key, as the last query sees it
-      debug['gate'] = jnp.exp(log_gate[:, :, -1] if log_gate.ndim == 4 else log_gate.swapaxes(1, 2))
+      debug['gate'] = jnp.exp(log_gate[:, :, -1] if log_gate.ndim == 4 else log_gate)
     return Mixed(self.join(y_BLHE, mask_BL, train), Aux({}, {}, debug), cache)
 
   def split(self, x_BLD: jax.Array, name: str) -> jax.Array:

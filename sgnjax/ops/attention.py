@@ -70,52 +70,53 @@ def visible(
 
 def attention(
   q_BLHE: jax.Array,
-  k_BSHE: jax.Array,
-  v_BSHE: jax.Array,
+  k_BHSE: jax.Array,
+  v_BHSE: jax.Array,
   *,
   scale: float,
   visible_BLS: jax.Array,
-  log_gate_BSH: jax.Array | None = None,
+  log_gate_BHS: jax.Array | None = None,
   bias_BHLS: jax.Array | None = None,
   dropout: tuple[jax.Array, float] | None = None,
 ) -> jax.Array:
   """`softmax(scale q k^T + log g + bias) v` over the visible keys: (B, L, H, width of v).
 
-  q: (B, L, H, E), L queries; k: (B, S, H, E), S keys; v: (B, S, H, any width); visible: bool,
-  (B or 1, L, S). log_gate: finite, one a key and head. bias: (B or 1, H or 1, L, S), for gates that
-  depend on the query too. dropout: (rng, rate) on the weights. Scores and softmax in float32 or
-  wider; the result has v's dtype. A hidden key has weight exactly 0; a query that sees no key
-  gets zeros. Source: EGA, renormalised gated attention, `A g / sum A g = softmax(S + log g)`.
+  q: (B, L, H, E), L queries; k: (B, H, S, E), S keys, heads first as products and caches read them;
+  v: (B, H, S, any width); visible: bool, (B or 1, L, S). log_gate: finite, one a key and head.
+  bias: (B or 1, H or 1, L or 1, S), for gates that depend on the query too. dropout: (rng, rate) on
+  the weights. Scores and softmax in float32 or wider; the result has v's dtype. A hidden key has
+  weight exactly 0; a query that sees no key gets zeros.
+  Source: EGA, renormalised gated attention, `A g / sum A g = softmax(S + log g)`.
   """
   weights_BHLS = attention_weights(
     q_BLHE,
-    k_BSHE,
+    k_BHSE,
     scale=scale,
     visible_BLS=visible_BLS,
-    log_gate_BSH=log_gate_BSH,
+    log_gate_BHS=log_gate_BHS,
     bias_BHLS=bias_BHLS,
     dropout=dropout,
   )
-  narrow_BHLS = weights_BHLS.astype(v_BSHE.dtype)
-  y_BLHE = _product('bhls,bshe->blhe', narrow_BHLS, v_BSHE, weights_BHLS.dtype)
-  return y_BLHE.astype(v_BSHE.dtype)
+  narrow_BHLS = weights_BHLS.astype(v_BHSE.dtype)
+  y_BLHE = _product('bhls,bhse->blhe', narrow_BHLS, v_BHSE, weights_BHLS.dtype)
+  return y_BLHE.astype(v_BHSE.dtype)
 
 
 def attention_weights(
   q_BLHE: jax.Array,
-  k_BSHE: jax.Array,
+  k_BHSE: jax.Array,
   *,
   scale: float,
   visible_BLS: jax.Array,
-  log_gate_BSH: jax.Array | None = None,
+  log_gate_BHS: jax.Array | None = None,
   bias_BHLS: jax.Array | None = None,
   dropout: tuple[jax.Array, float] | None = None,
 ) -> jax.Array:
   """The weights of `attention`, (B, H, L, S), in float32 or wider; same arguments, without v."""
   dtype = wide(q_BLHE.dtype)
-  if log_gate_BSH is not None:
-    q_BLHE, k_BSHE = _append_gate(q_BLHE, k_BSHE, log_gate_BSH, scale)
-  scores_BHLS = _product('blhe,bshe->bhls', q_BLHE, k_BSHE, dtype)
+  if log_gate_BHS is not None:
+    q_BLHE, k_BHSE = _append_gate(q_BLHE, k_BHSE, log_gate_BHS, scale)
+  scores_BHLS = _product('blhe,bhse->bhls', q_BLHE, k_BHSE, dtype)
   scores_BHLS = scores_BHLS * jnp.asarray(scale, dtype)
   if bias_BHLS is not None:
     scores_BHLS = scores_BHLS + bias_BHLS.astype(dtype)
@@ -131,31 +132,36 @@ def _product(axes, a, b, dtype):
   """A product summed in a wider dtype.
 
   XLA's CPU backend lacks some bfloat16 products with float32 sums; widening first gives the same
-  numbers there, products of two bfloat16 numbers being exact in float32.
+  numbers there, products of two bfloat16 numbers being exact in float32. One query (axis l, of a)
+  is a product with a vector: as one with a matrix, XLA would transpose all keys for it.
   """
   if jax.default_backend() == 'cpu':
     a, b = a.astype(dtype), b.astype(dtype)
-  return jnp.einsum(axes, a, b, preferred_element_type=dtype)
+  at = axes.index('l')
+  if a.shape[at] > 1:
+    return jnp.einsum(axes, a, b, preferred_element_type=dtype)
+  y = jnp.einsum(axes.replace('l', ''), a.squeeze(at), b, preferred_element_type=dtype)
+  return jnp.expand_dims(y, axes.partition('->')[2].index('l'))
 
 
-def _append_gate(q_BLHE, k_BSHE, log_gate_BSH, scale):
+def _append_gate(q_BLHE, k_BHSE, log_gate_BHS, scale):
   """log g as further features of the keys, so that the product of queries and keys adds it.
 
   The features hold log g / scale and the queries 1, which every dtype holds exactly. Narrow dtypes
   take a second feature for what the rounding of the first leaves: weights are exp(log g), so a
   bfloat16 log g alone would be off by per cents.
   """
-  dtype = wide(k_BSHE.dtype)
-  feature_BSH1 = (log_gate_BSH.astype(dtype) / jnp.asarray(scale, dtype))[..., None]
-  features = [feature_BSH1.astype(k_BSHE.dtype)]
-  if k_BSHE.dtype != dtype:
+  dtype = wide(k_BHSE.dtype)
+  feature_BHS1 = (log_gate_BHS.astype(dtype) / jnp.asarray(scale, dtype))[..., None]
+  features = [feature_BHS1.astype(k_BHSE.dtype)]
+  if k_BHSE.dtype != dtype:
     # reduce_precision, since compilers may drop the rounding of a cast there and back.
-    kind = jnp.finfo(k_BSHE.dtype)
-    high_BSH1 = jax.lax.reduce_precision(feature_BSH1, kind.nexp, kind.nmant)
-    features = [high_BSH1, feature_BSH1 - high_BSH1]
-    features = [feature.astype(k_BSHE.dtype) for feature in features]
+    kind = jnp.finfo(k_BHSE.dtype)
+    high_BHS1 = jax.lax.reduce_precision(feature_BHS1, kind.nexp, kind.nmant)
+    features = [high_BHS1, feature_BHS1 - high_BHS1]
+    features = [feature.astype(k_BHSE.dtype) for feature in features]
   ones_BLHX = jnp.ones((*q_BLHE.shape[:3], len(features)), q_BLHE.dtype)
-  return jnp.concatenate([q_BLHE, ones_BLHX], -1), jnp.concatenate([k_BSHE, *features], -1)
+  return jnp.concatenate([q_BLHE, ones_BLHX], -1), jnp.concatenate([k_BHSE, *features], -1)
 
 
 def _masked_softmax(scores_BHLS, seen_BHLS):

@@ -58,3 +58,14 @@ def behind(history: History, x: jax.Array, segments_BL: jax.Array, mask_BL=None)
   at = jnp.broadcast_to(at, history.signal_BXR.shape)
   last = jnp.take_along_axis(signal, at, axis=-1).astype(history.signal_BXR.dtype)
   return signal, segments, History(last, jnp.take_along_axis(segments, at_BR, axis=-1))
+
+
+def in_place(write, array: jax.Array, length: int, count: jax.Array) -> jax.Array:
+  """`write(array)`, into the same memory where the chunk is one token: a step of a generation.
+
+  length: of the chunk. count: an int32 scalar that is never negative, which XLA does not know.
+  """
+  if length > 1 or jax.default_backend() != 'cpu':
+    return write(array)
+  # A loop of one turn: XLA's CPU would fuse the write with each of its uses, and copy the array.
+  return jax.lax.fori_loop(0, (count >= 0).astype(jnp.int32), lambda _, a: write(a), array)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from sgnjax.ops.chunks import in_place
 from sgnjax.ops.dtypes import wide
 from sgnjax.ops.kernels import causal_conv, fast_length
 
@@ -148,13 +149,10 @@ def _ring_step(state, x_B1C):
   slots = inputs_BSC.shape[1]
   stored_B1C = x_B1C.astype(inputs_BSC.dtype)
 
-  def write(_, inputs_BSC):
+  def write(inputs_BSC):
     return jax.lax.dynamic_update_slice_in_dim(inputs_BSC, stored_B1C, clock, axis=1)
 
-  # A loop of one turn, which XLA does not know: it would fuse the write with each of its uses, and
-  # copy all inputs for that.
-  once = (clock >= 0).astype(jnp.int32)
-  inputs_BSC = jax.lax.fori_loop(0, once, write, inputs_BSC)
+  inputs_BSC = in_place(write, inputs_BSC, 1, clock)
   compute = wide(x_B1C.dtype, kernel_XSC.dtype)
   size = min(STRIP, slots)
 

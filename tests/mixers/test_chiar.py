@@ -86,7 +86,8 @@ def test_golden_rbf(golden, dtype):
   np.testing.assert_allclose(phi_BLF, g['features'], atol=1e-6)
   phi_BL1F = phi_BLF[:, :, None]
   seen_BLS = visible(20, causal=False)
-  a_BHLS = attention_weights(phi_BL1F, phi_BL1F, scale=1.0, visible_BLS=seen_BLS)
+  keys_B1SF = phi_BL1F.swapaxes(1, 2)
+  a_BHLS = attention_weights(phi_BL1F, keys_B1SF, scale=1.0, visible_BLS=seen_BLS)
   np.testing.assert_allclose(a_BHLS[:, 0], g['weights'], atol=1e-6)
 
 
@@ -98,7 +99,9 @@ def test_the_rbf_operator_mixes_nothing_on_normed_tokens():
   def weights_of(x_LD):
     phi_BL1F = fourier_features(jnp.asarray(x_LD)[None], jnp.asarray(omega_DR))[:, :, None]
     seen_BLS = visible(len(x_LD), causal=False)
-    return np.asarray(attention_weights(phi_BL1F, phi_BL1F, scale=1.0, visible_BLS=seen_BLS))[0, 0]
+    keys_B1SF = phi_BL1F.swapaxes(1, 2)
+    a_BHLS = attention_weights(phi_BL1F, keys_B1SF, scale=1.0, visible_BLS=seen_BLS)
+    return np.asarray(a_BHLS)[0, 0]
 
   normed, small = weights_of(x_LD), weights_of(0.02 * x_LD)
   assert np.max(normed - np.diag(np.diag(normed))) < 1e-12

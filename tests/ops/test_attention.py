@@ -4,16 +4,25 @@ import numpy as np
 import pytest
 
 from sgnjax.errors import UserError
-from sgnjax.ops.attention import (
-  alibi,
-  alibi_slopes,
-  attention,
-  attention_weights,
-  rope,
-  visible,
-)
+from sgnjax.ops import attention as ops
+from sgnjax.ops.attention import alibi, alibi_slopes, rope, visible
 
 B, L, S, H, E = 2, 9, 9, 3, 8
+
+
+def heads_first(a_BSHX):
+  return None if a_BSHX is None else jnp.swapaxes(a_BSHX, 1, 2)
+
+
+def attention(q, k, v, *, log_gate_BSH=None, **options):
+  """The library's, with heads behind the keys as the references here have them."""
+  gate_BHS = heads_first(log_gate_BSH)
+  return ops.attention(q, heads_first(k), heads_first(v), log_gate_BHS=gate_BHS, **options)
+
+
+def attention_weights(q, k, *, log_gate_BSH=None, **options):
+  gate_BHS = heads_first(log_gate_BSH)
+  return ops.attention_weights(q, heads_first(k), log_gate_BHS=gate_BHS, **options)
 
 
 @pytest.fixture(autouse=True)
