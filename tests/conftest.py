@@ -37,6 +37,13 @@ def _strict(request):
 
 
 @pytest.fixture
+def float64():
+  """Double precision, for all tests of a file that names it in its `pytestmark`."""
+  with jax.enable_x64(True):
+    yield
+
+
+@pytest.fixture
 def golden(record_property):
   """`golden(name)`: the arrays of one golden file, as a dict."""
 

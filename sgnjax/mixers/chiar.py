@@ -26,7 +26,7 @@ from sgnjax.ops.dispatch import (
   slots_per_window,
 )
 from sgnjax.ops.dtypes import wide
-from sgnjax.ops.entropy import spectral_entropy
+from sgnjax.ops.entropy import coefficient_entropy
 from sgnjax.ops.routing import (
   blend,
   by_thresholds,
@@ -146,7 +146,8 @@ class Routed(AttentionOperator):
     positions_BL = place_BL if positions_BL is None else positions_BL
     real_BL = jnp.ones(x_BLD.shape[:2], bool) if mask_BL is None else mask_BL
     compute = wide(x_BLD.dtype)
-    entropy_BL = spectral_entropy(x_BLD.astype(compute), basis=self.basis, released=self.released)
+    coefficients_BLD = self.coefficients(x_BLD)
+    entropy_BL = coefficient_entropy(coefficients_BLD, released=self.released)
     last = len(self.operators) - 1
     if self.router in ('soft', 'hard'):
       gates_BLK = self.gates(x_BLD, entropy_BL)
@@ -168,7 +169,7 @@ class Routed(AttentionOperator):
       after = advance(before, routed_BL, rank_BL, start_BL, mask_BL, segments_BL)
     elif segments_BL is None and self.attending(x_BLD.shape[1])[0] < x_BLD.shape[1]:
       slots = assign(accepted_BL, rank_BL, window=self.route_window, slots=self.slots)
-    outputs = {'dct': self.dct_path(x_BLD, train)}
+    outputs = {'dct': self.dct_path(x_BLD, coefficients_BLD, train)}
     outputs['attention'], attention_cache = self.attend(
       Tokens(x_BLD, positions_BL, place_BL, start_BL, real_BL),
       accepted_BL,

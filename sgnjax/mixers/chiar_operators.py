@@ -10,7 +10,8 @@ from sgnjax.errors import UserError, check_choice
 from sgnjax.mixers.base import Aux, LayerNorm, Mixed, Mixer, blank
 from sgnjax.mixers.rbf import RBF
 from sgnjax.mixers.softmax import Softmax
-from sgnjax.ops.width import BASES, width_filter
+from sgnjax.ops.dtypes import wide
+from sgnjax.ops.width import BASES, analyse, width_filter
 
 SHARED = {f.name for f in dataclasses.fields(Mixer)} - {'parent', 'name', 'capture'}
 
@@ -59,10 +60,16 @@ class Operator(Mixer):
   def rbf_module(self, **names) -> Mixer:
     return self.inner(RBF, rbf_features=self.rbf_features, rbf_gamma=self.rbf_gamma, **names)
 
-  def dct_path(self, x_BLD: jax.Array, train: bool) -> jax.Array:
+  def coefficients(self, x_BLD: jax.Array) -> jax.Array:
+    """Of each token over its width, in the configured basis, in float32 or wider."""
+    return analyse(x_BLD.astype(wide(x_BLD.dtype)), self.basis)
+
+  def dct_path(self, x_BLD: jax.Array, coefficients_BLD: jax.Array, train: bool) -> jax.Array:
     """`LN(x + idct(w dct(x)))`, in the configured basis."""
     w_D = self.param('w_spectral', nn.initializers.ones, (self.width,), self.param_dtype)
-    mixed_BLD = width_filter(x_BLD, w_D, basis=self.basis, released=self.released)
+    mixed_BLD = width_filter(
+      coefficients_BLD, w_D, basis=self.basis, released=self.released
+    ).astype(x_BLD.dtype)
     mixed_BLD = nn.Dropout(self.dropout)(mixed_BLD, deterministic=not train)
     return LayerNorm(self.param_dtype, name='dct_norm')(x_BLD + mixed_BLD)
 
@@ -86,7 +93,7 @@ class DCTOperator(Operator):
   def __call__(
     self, x_BLD, *, positions_BL=None, mask_BL=None, segments_BL=None, cache=None, train=False
   ) -> Mixed:
-    y_BLD = blank(self.dct_path(x_BLD, train), mask_BL)
+    y_BLD = blank(self.dct_path(x_BLD, self.coefficients(x_BLD), train), mask_BL)
     return Mixed(y_BLD, Aux({}, {}, {}), cache)
 
   def empty_cache(self, batch: int, max_len: int, dtype):

@@ -25,8 +25,13 @@ def spectral_entropy(x: jax.Array, *, basis: str = 'dct', released: bool = False
   width = x.shape[-1]
   if width < 2:
     raise UserError(f'spectral entropy needs a width of at least 2, but x has width {width}')
-  power = analyse(x.astype(wide(x.dtype)), basis) ** 2
-  log_width = math.log(width)
+  return coefficient_entropy(analyse(x.astype(wide(x.dtype)), basis), released=released)
+
+
+def coefficient_entropy(coefficients: jax.Array, *, released: bool = False) -> jax.Array:
+  """`spectral_entropy` of the orthonormal coefficients of tokens."""
+  power = coefficients**2
+  log_width = math.log(coefficients.shape[-1])
   if released:
     power = 4 * power.at[..., 0].multiply(2)
     log_width += EPSILON

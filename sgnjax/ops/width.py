@@ -65,13 +65,12 @@ def _product(axes: str, x: jax.Array) -> jax.Array:
 
 
 def width_filter(
-  x_BLD: jax.Array, w_D: jax.Array, *, basis: str = 'dct', released: bool = False
+  coefficients_BLD: jax.Array, w_D: jax.Array, *, basis: str = 'dct', released: bool = False
 ) -> jax.Array:
-  """`synthesise(w * analyse(x))`: mixes channels, never tokens (CHIAR-Former, DCT operator).
+  """`synthesise(w * analyse(x))` from `analyse(x)`: mixes channels, never tokens.
 
-  released: twice that, as the paper's code computes with its unscaled inverse.
+  released: twice that, as the paper's code computes with its unscaled inverse. Source:
+  CHIAR-Former, DCT operator.
   """
-  compute = wide(x_BLD.dtype)
-  mixed_BLD = analyse(x_BLD.astype(compute), basis) * w_D.astype(compute)[None, None, :]
-  mixed_BLD = synthesise(mixed_BLD, basis)
-  return (mixed_BLD * jnp.asarray(2 if released else 1, compute)).astype(x_BLD.dtype)
+  weights_D = w_D.astype(coefficients_BLD.dtype) * (2 if released else 1)
+  return synthesise(coefficients_BLD * weights_D[None, None, :], basis)

@@ -9,14 +9,10 @@ from sgnjax.errors import UserError
 from sgnjax.mixers import MIXERS
 from sgnjax.ops.linear_attention import elu_features
 
+pytestmark = pytest.mark.usefixtures('float64')
+
 WIDTH, HEADS, N = 16, 2, 24
 E = WIDTH // HEADS
-
-
-@pytest.fixture(autouse=True)
-def _float64():
-  with jax.enable_x64(True):
-    yield
 
 
 def make(name, **options):

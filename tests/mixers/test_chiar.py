@@ -15,6 +15,8 @@ from sgnjax.ops.entropy import spectral_entropy
 from sgnjax.train.optim import decays
 from tests import weights
 
+pytestmark = pytest.mark.usefixtures('float64')
+
 WIDTH, HEADS, N = 16, 2, 24
 SIZES = {'width': WIDTH, 'heads': HEADS, 'context': N}
 ATTENTION = 4 * WIDTH**2 + WIDTH + 2 * WIDTH
@@ -40,12 +42,6 @@ def init(module, x_BLD):
 
 def run(module, params, x_BLD, **call):
   return jax.jit(lambda p, x: module.apply({'params': p}, x, **call))(params, x_BLD)
-
-
-@pytest.fixture(autouse=True)
-def _float64():
-  with jax.enable_x64(True):
-    yield
 
 
 def routed(**options):

@@ -13,16 +13,12 @@ from sgnjax.mixers import MIXERS
 from sgnjax.ops.entropy import spectral_entropy
 from tests.ops.test_dispatch import looped
 
+pytestmark = pytest.mark.usefixtures('float64')
+
 WIDTH, HEADS, WINDOW, N, TAU = 16, 2, 8, 32, 0.4
 SIZES = {'width': WIDTH, 'heads': HEADS, 'context': N}
 CAPACITY = {'dispatch': 'capacity', 'route_window': WINDOW}
 KV = pytest.mark.parametrize('kv', ['all', 'routed'])
-
-
-@pytest.fixture(autouse=True)
-def _float64():
-  with jax.enable_x64(True):
-    yield
 
 
 def routed(**options):

@@ -9,16 +9,12 @@ from sgnjax.errors import UserError
 from sgnjax.mixers import MIXERS
 from sgnjax.ops import filters
 
+pytestmark = pytest.mark.usefixtures('float64')
+
 WIDTH, HEADS, N, LENGTH = 16, 2, 24, 17
 E = WIDTH // HEADS
 SIZES = {'width': WIDTH, 'heads': HEADS, 'context': N, 'out_bias': False}
 PERIODS = np.asarray([50.0, 26.0, 10.0, 5.0])
-
-
-@pytest.fixture(autouse=True)
-def _float64():
-  with jax.enable_x64(True):
-    yield
 
 
 def mixer(**options):

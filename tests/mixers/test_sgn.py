@@ -17,6 +17,8 @@ from sgnjax.ops.gates import causal_kernel
 from sgnjax.ops.haar import causal_haar_levels, haar
 from sgnjax.train.optim import make_optimiser
 
+pytestmark = pytest.mark.usefixtures('float64')
+
 WIDTH, N = 4, 24
 PLAIN = functools.partial(
   SGN,
@@ -27,12 +29,6 @@ PLAIN = functools.partial(
   dtype=jnp.dtype('float64'),
   param_dtype=jnp.dtype('float64'),
 )
-
-
-@pytest.fixture(autouse=True)
-def _float64():
-  with jax.enable_x64(True):
-    yield
 
 
 def normal(*shape, seed=0):

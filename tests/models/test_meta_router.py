@@ -12,14 +12,10 @@ from sgnjax.mixers import MIXERS
 from sgnjax.mixers.meta_router import MetaRouter
 from sgnjax.models.block import Block
 
+pytestmark = pytest.mark.usefixtures('float64')
+
 WIDTH = 16
 SIZES = {'width': WIDTH, 'heads': 2, 'context': 24}
-
-
-@pytest.fixture(autouse=True)
-def _float64():
-  with jax.enable_x64(True):
-    yield
 
 
 def inputs(batch, length):

@@ -7,6 +7,8 @@ from sgnjax.errors import UserError
 from sgnjax.ops import attention as ops
 from sgnjax.ops.attention import alibi, alibi_slopes, rope, visible
 
+pytestmark = pytest.mark.usefixtures('float64')
+
 B, L, S, H, E = 2, 9, 9, 3, 8
 
 
@@ -23,12 +25,6 @@ def attention(q, k, v, *, log_gate_BSH=None, **options):
 def attention_weights(q, k, *, log_gate_BSH=None, **options):
   gate_BHS = heads_first(log_gate_BSH)
   return ops.attention_weights(q, heads_first(k), log_gate_BHS=gate_BHS, **options)
-
-
-@pytest.fixture(autouse=True)
-def _float64():
-  with jax.enable_x64(True):
-    yield
 
 
 def inputs(*, keys=S, seed=0, dtype=jnp.float64):

@@ -6,6 +6,8 @@ import pytest
 from sgnjax.ops.averages import empty_mean, running_mean, window_mean
 from sgnjax.ops.chunks import History
 
+pytestmark = pytest.mark.usefixtures('float64')
+
 B, L, C, LEVELS = 2, 21, 5, 3
 LEVEL_C = 1 + np.arange(C) % LEVELS
 MASK = np.arange(L)[None, :] < np.array([[L], [13]])
@@ -13,12 +15,6 @@ SEGMENTS = np.array([[2] * 6 + [5] * 15, [1] * 2 + [0] * 9 + [1] * 10], np.int32
 RAGGED = {'mask_BL': jnp.asarray(MASK), 'segments_BL': jnp.asarray(SEGMENTS)}
 running = jax.jit(running_mean, static_argnames='causal')
 windows = jax.jit(window_mean, static_argnames='levels')
-
-
-@pytest.fixture(autouse=True)
-def _float64():
-  with jax.enable_x64(True):
-    yield
 
 
 def inputs(dtype=jnp.float64):

@@ -7,13 +7,9 @@ import pytest
 
 from sgnjax.ops import energy
 
+pytestmark = pytest.mark.usefixtures('float64')
+
 LENGTHS = (3, 7, 15, 31)
-
-
-@pytest.fixture(autouse=True)
-def _float64():
-  with jax.enable_x64(True):
-    yield
 
 
 def noise(*shape, seed=0):

@@ -9,11 +9,7 @@ from sgnjax.errors import UserError
 from sgnjax.ops.entropy import spectral_entropy, thresholds, white_entropy
 from sgnjax.ops.width import analyse
 
-
-@pytest.fixture(autouse=True)
-def _float64():
-  with jax.enable_x64(True):
-    yield
+pytestmark = pytest.mark.usefixtures('float64')
 
 
 def entropy64(x, **kwargs):

@@ -6,13 +6,9 @@ import pytest
 from sgnjax.errors import UserError
 from sgnjax.ops import filters
 
+pytestmark = pytest.mark.usefixtures('float64')
+
 BINS = 33
-
-
-@pytest.fixture(autouse=True)
-def _float64():
-  with jax.enable_x64(True):
-    yield
 
 
 def published(name, data):

@@ -13,11 +13,7 @@ from sgnjax.ops.haar import (
   resample_haar_gate,
 )
 
-
-@pytest.fixture(autouse=True)
-def _float64():
-  with jax.enable_x64(True):
-    yield
+pytestmark = pytest.mark.usefixtures('float64')
 
 
 def normal(*shape, seed=0):

@@ -21,14 +21,10 @@ from sgnjax.ops.kernels import (
   two_sided_conv,
 )
 
+pytestmark = pytest.mark.usefixtures('float64')
+
 LENGTHS = (1, 2, 31)
 TAPS = (1, 2, 13, 100)
-
-
-@pytest.fixture(autouse=True)
-def _float64():
-  with jax.enable_x64(True):
-    yield
 
 
 def normal(*shape, seed=0):

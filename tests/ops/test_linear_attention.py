@@ -13,15 +13,11 @@ from sgnjax.ops.linear_attention import (
   positive_features,
 )
 
+pytestmark = pytest.mark.usefixtures('float64')
+
 B, H, F, E = 2, 2, 5, 3
 LONG = 2 * BLOCK + 7
 attend = jax.jit(linear_attention, static_argnames='causal')
-
-
-@pytest.fixture(autouse=True)
-def _float64():
-  with jax.enable_x64(True):
-    yield
 
 
 def tokens(length, *, seed=0, dtype=jnp.float64, spread=3.0):

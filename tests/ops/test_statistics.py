@@ -6,6 +6,8 @@ import pytest
 from sgnjax.ops import statistics
 from sgnjax.ops.attention import visible
 
+pytestmark = pytest.mark.usefixtures('float64')
+
 sequence_znorm = jax.jit(statistics.sequence_znorm)
 prefix_moments = jax.jit(statistics.prefix_moments)
 
@@ -41,12 +43,6 @@ MASK[0, :2] = False
 SEGMENTS = np.array([[0] * 4 + [1] + [2] * 8, [5] * 6 + [4] * 7], np.int32)
 CASES = [(False, False), (True, False), (False, True), (True, True)]
 ZNORMS = [sequence_znorm, prefix_znorm, query_znorm]
-
-
-@pytest.fixture(autouse=True)
-def _float64():
-  with jax.enable_x64(True):
-    yield
 
 
 def energies(*shape, seed=0):

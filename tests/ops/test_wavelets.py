@@ -9,14 +9,10 @@ import pywt
 from sgnjax.errors import UserError
 from sgnjax.ops import wavelets
 
+pytestmark = pytest.mark.usefixtures('float64')
+
 LEVELS = 3
 atrous = jax.jit(wavelets.atrous, static_argnums=3)
-
-
-@pytest.fixture(autouse=True)
-def _float64():
-  with jax.enable_x64(True):
-    yield
 
 
 def noise(*shape, seed=0):

@@ -1,6 +1,5 @@
 """Bases of the width: orthonormal, fixed, and what scipy computes."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -16,11 +15,7 @@ from sgnjax.ops.width import (
   width_filter,
 )
 
-
-@pytest.fixture(autouse=True)
-def _float64():
-  with jax.enable_x64(True):
-    yield
+pytestmark = pytest.mark.usefixtures('float64')
 
 
 @pytest.mark.parametrize('width', [2, 33, 256])
@@ -51,7 +46,9 @@ def test_the_bases_are_what_they_are_called():
 @pytest.mark.parametrize('basis', BASES)
 def test_the_filter_is_a_symmetric_matrix_with_the_weights_as_eigenvalues(basis):
   w_D = np.random.default_rng(1).normal(size=16)
-  m_DD = np.asarray(width_filter(jnp.eye(16)[None], jnp.asarray(w_D), basis=basis))[0]
+  m_DD = np.asarray(width_filter(analyse(jnp.eye(16)[None], basis), jnp.asarray(w_D), basis=basis))[
+    0
+  ]
   np.testing.assert_allclose(m_DD, m_DD.T, atol=1e-12)
   np.testing.assert_allclose(np.linalg.eigvalsh(m_DD), np.sort(w_D), atol=1e-12)
 

@@ -11,7 +11,7 @@ ROUTERS = {'threshold': False, 'random': False, 'soft': True, 'hard': True}  # w
 def dct_operator(tally: Tally, m: DCTOperator | Routed, batch: int, length: int) -> None:
   tokens = batch * length
   tally.put('width transforms', transform(m, tokens) + transform(m, tokens, back=True))
-  tally.put('width filter', Cost(2 + m.released, 4 + m.released) * (tokens * m.width))
+  tally.put('width filter', Cost(2, 4) * (tokens * m.width))
   own_residual(tally, m, tokens)
 
 
@@ -49,7 +49,7 @@ def routed(tally: Tally, m: Routed, batch: int, length: int) -> None:
   if m.rbf:
     rbf_operator(tally, m, batch, length)
   if m.router != 'random':  # without a gradient where nothing is learned
-    entropy = transform(m, tokens) + ELEMENTWISE['entropy'] * (tokens * m.width)
+    entropy = ELEMENTWISE['entropy'] * (tokens * m.width)
     tally.put('entropy', entropy if learned else entropy.constant)
   count = len(m.operators)
   if learned:
