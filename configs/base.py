@@ -40,6 +40,8 @@ def get_config() -> ConfigDict:
   c.model.init_std = 0.02
   c.model.dtype = 'float32'  # of the computation; parameters are float32
   c.model.scan_unroll = 1
+  # what the backward pass computes again: none | dots (all but matrix products) | all (of a layer)
+  c.model.remat = 'none'
 
   c.model.sgn = ConfigDict()
   c.model.sgn.operator = 'kernel'  # of the causal form: kernel | masked

@@ -21,6 +21,7 @@ RESUME_FREE = (
   'audit.',
   'sample.',
   'mesh.',
+  'model.remat',
   'data.dir',
   'data.threads',
   'train.wall_minutes',

@@ -41,7 +41,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
   mesh = make_mesh(config)
   params = jax.device_put(params, replicated(mesh))
   model = build(config, vocab=tokenizer.vocab_size)
-  record = evaluate(config, corpus, make_eval_step(model), params, mesh, step)
+  record = evaluate(config, corpus, make_eval_step(model, mesh), params, mesh, step)
   if leaky:
     record['leaky'] = True
   record['config_hash'] = config_lib.fingerprint(trained)

@@ -123,14 +123,14 @@ class Mixer(nn.Module):
       if given is not None:
         raise UserError(f"mixer '{self.label}' ({self.form} form) does not honour a {name}: {why}")
 
-  def dense(self, features: int, name: str, bias: bool) -> nn.Dense:
+  def dense(self, features: int | tuple[int, ...], name: str, bias: bool) -> nn.DenseGeneral:
     """A projection with the papers' initial weights, N(0, init_std)."""
     return dense(self, features, name, bias)
 
 
-def dense(mixer: Mixer, features: int, name: str, bias: bool) -> nn.Dense:
+def dense(mixer: Mixer, features: int | tuple[int, ...], name: str, bias: bool) -> nn.DenseGeneral:
   """A projection of the calling module, with the dtypes and initial weights of the mixer's."""
-  return nn.Dense(
+  return nn.DenseGeneral(
     features,
     use_bias=bias,
     dtype=mixer.dtype,

@@ -7,10 +7,20 @@ import jax.numpy as jnp
 
 from sgnjax.errors import UserError
 from sgnjax.mixers.base import Aux, Mixed, Mixer, blank
+from sgnjax.mixers.meta_router import prefix_mean
 from sgnjax.mixers.softmax import Attention
 from sgnjax.ops import averages, linear_attention
 from sgnjax.ops.chunks import History
 from sgnjax.ops.dtypes import wide
+from sgnjax.parallel.mesh import ROWS
+from sgnjax.parallel.sequence import (
+  CHANNELS,
+  TOKENS,
+  WHOLE_ROWS,
+  P,
+  over_length,
+  over_width,
+)
 
 
 class Linear(Attention):
@@ -56,7 +66,23 @@ class Linear(Attention):
       positions_BL = cache.length_B[:, None] + jnp.arange(x_BLD.shape[1], dtype=jnp.int32)[None, :]
     q_BLHE, k_BLHE, v_BLHE = (self.split(x_BLD, name) for name in 'qkv')
     q_BLHF, k_BLHF, scale_BLH = self.feature_maps(q_BLHE, k_BLHE, positions_BL)
-    y_BLHE, cache = linear_attention.linear_attention(
+    whole = P(ROWS, None, 'tensor')  # queries and keys, beside each device's share of the values
+    y_BLHE, cache = over_length(
+      self.attend,
+      v_BLHE,
+      q_BLHF,
+      k_BLHF,
+      scale_BLH,
+      mask_BL,
+      segments_BL,
+      cache,
+      specs=(CHANNELS, whole, whole, whole, WHOLE_ROWS, WHOLE_ROWS, P()),
+    )
+    return Mixed(self.join(y_BLHE, mask_BL, train), Aux({}, {}, {}), cache)
+
+  def attend(self, v_BLHE, q_BLHF, k_BLHF, scale_BLH, mask_BL, segments_BL, state):
+    """Values under the kernel's weights, and the state."""
+    return linear_attention.linear_attention(
       q_BLHF,
       k_BLHF,
       v_BLHE,
@@ -64,9 +90,8 @@ class Linear(Attention):
       scale_BLH=scale_BLH,
       mask_BL=mask_BL,
       segments_BL=segments_BL,
-      state=cache,
+      state=state,
     )
-    return Mixed(self.join(y_BLHE, mask_BL, train), Aux({}, {}, {}), cache)
 
   def empty_cache(self, batch: int, max_len: int, dtype) -> linear_attention.LinearState:
     """Sums S and z, and their scale: F * (width + heads) + heads numbers an example and a layer.
@@ -138,12 +163,8 @@ class Uniform(Attention):
   ) -> Mixed:
     self.refuse(cache=cache)
     v_BLHE = self.split(x_BLD, 'v')
-    mean_BLD, cache = averages.running_mean(
-      v_BLHE.reshape(x_BLD.shape),
-      causal=self.causal,
-      mask_BL=mask_BL,
-      segments_BL=segments_BL,
-      state=cache,
+    mean_BLD, cache = prefix_mean(
+      v_BLHE.reshape(x_BLD.shape), self.causal, mask_BL, segments_BL, cache
     )
     return Mixed(self.join(mean_BLD.reshape(v_BLHE.shape), mask_BL, train), Aux({}, {}, {}), cache)
 
@@ -233,7 +254,12 @@ class FNet(Mixer):
       "'linear', 'uniform' or 'softmax'",
     )
     norm = 'backward' if self.form == 'published' else 'ortho'
-    y_BLD = jnp.real(jnp.fft.fft2(x_BLD.astype(wide(x_BLD.dtype)), axes=(1, 2), norm=norm))
+    z_BLD = over_width(
+      lambda x_BLD: jnp.fft.fft(x_BLD, axis=2, norm=norm), x_BLD.astype(wide(x_BLD.dtype))
+    )
+    y_BLD = over_length(
+      lambda z_BLD: jnp.real(jnp.fft.fft(z_BLD, axis=1, norm=norm)), z_BLD, specs=(TOKENS,)
+    )
     return Mixed(y_BLD.astype(x_BLD.dtype), Aux({}, {}, {}), None)
 
 

@@ -1,6 +1,7 @@
 """CHIAR-Former's operators, one a layer: DCT mixing over the width, attention, RBF mixing."""
 
 import dataclasses
+import functools
 from typing import Any, ClassVar
 
 import flax.linen as nn
@@ -12,6 +13,7 @@ from sgnjax.mixers.rbf import RBF
 from sgnjax.mixers.softmax import Softmax
 from sgnjax.ops.dtypes import wide
 from sgnjax.ops.width import BASES, analyse, width_filter
+from sgnjax.parallel.sequence import over_width
 
 SHARED = {f.name for f in dataclasses.fields(Mixer)} - {'parent', 'name', 'capture'}
 
@@ -62,14 +64,13 @@ class Operator(Mixer):
 
   def coefficients(self, x_BLD: jax.Array) -> jax.Array:
     """Of each token over its width, in the configured basis, in float32 or wider."""
-    return analyse(x_BLD.astype(wide(x_BLD.dtype)), self.basis)
+    return over_width(functools.partial(analyse, basis=self.basis), x_BLD.astype(wide(x_BLD.dtype)))
 
   def dct_path(self, x_BLD: jax.Array, coefficients_BLD: jax.Array, train: bool) -> jax.Array:
     """`LN(x + idct(w dct(x)))`, in the configured basis."""
     w_D = self.param('w_spectral', nn.initializers.ones, (self.width,), self.param_dtype)
-    mixed_BLD = width_filter(
-      coefficients_BLD, w_D, basis=self.basis, released=self.released
-    ).astype(x_BLD.dtype)
+    mix = functools.partial(width_filter, basis=self.basis, released=self.released)
+    mixed_BLD = over_width(mix, coefficients_BLD, w_D).astype(x_BLD.dtype)
     mixed_BLD = nn.Dropout(self.dropout)(mixed_BLD, deterministic=not train)
     return LayerNorm(self.param_dtype, name='dct_norm')(x_BLD + mixed_BLD)
 

@@ -12,6 +12,7 @@ from sgnjax.ops.attention import alibi, attention
 from sgnjax.ops.chunks import in_place
 from sgnjax.ops.dispatch import Slots, Stream, count_before, gather
 from sgnjax.ops.dtypes import wide
+from sgnjax.parallel.sequence import CHANNELS, HEAD_KEYS, constrain
 
 NOWHERE = jnp.iinfo(jnp.int32).max  # the place of a cache's slot that is free: after every query
 
@@ -73,9 +74,10 @@ class SlotAttention(Softmax):
     start_B: place of the first token of the segment that the chunk ends in. packed: segments may
     change inside the chunk.
     """
-    q_BLHE = self.rotate(self.split(queries.x_BLD, 'q'), queries.position_BL)
-    k_BHSE = self.rotate(self.split(keys.x_BLD, 'k'), keys.position_BL).swapaxes(1, 2)
-    v_BHSE = self.split(keys.x_BLD, 'v').swapaxes(1, 2)
+    q_BLHE = constrain(self.rotate(self.split(queries.x_BLD, 'q'), queries.position_BL), CHANNELS)
+    k_BLHE = self.rotate(self.split(keys.x_BLD, 'k'), keys.position_BL)
+    v_BLHE = self.split(keys.x_BLD, 'v')
+    k_BHSE, v_BHSE = (constrain(a.swapaxes(1, 2), HEAD_KEYS) for a in (k_BLHE, v_BLHE))
     place_BS, real_BS = keys.place_BL, keys.real_BL
     if cache is not None:
       old = cache

@@ -16,6 +16,7 @@ from sgnjax.ops.chunks import History, behind, carried, whole
 from sgnjax.ops.dtypes import wide
 from sgnjax.ops.energy import GateState
 from sgnjax.ops.statistics import Moments, prefix_moments, sequence_znorm, znorm
+from sgnjax.parallel.sequence import HEAD_KEYS, QUERIES, WHOLE_ROWS, constrain
 
 WAVELETS = ('daubechies', 'learned_wavelet', 'packet')
 CHOICES = {
@@ -218,6 +219,8 @@ class EGA(Attention):
       return energy.linear(x_BLD, w_HSD.astype(dtype), b_HS.astype(dtype)), None, None
     bound_S = [(n * self.width) ** -0.5 for n in self.lengths]
     u_BXL, segments_BX, history, basis = self.signal(x_BLD, bound_S), segments_BL, None, None
+    if self.energy != 'conv':
+      u_BXL = constrain(u_BXL, of_rows(u_BXL))
     if self.pad == 'reflect':
       u_BXL = wavelets.mirrored(u_BXL, self.reach, mask_BL)
     elif state is not None:
@@ -253,10 +256,13 @@ class EGA(Attention):
     if state is not None:
       _, segments_BL = whole(*x_BLD.shape[:2], mask_BL, segments_BL)
     energy_BHSL, history, basis = self.energies(x_BLD, mask_BL, segments_BL, state)
+    # What statistics run over is whole on each device: S numbers a token and head.
+    energy_BHSL = constrain(energy_BHSL, of_rows(energy_BHSL))
     moments = None
     if self.statistic in ('query', 'prefix'):
       before = state and (state.moments, state.segment_B)
       moments = prefix_moments(energy_BHSL, segments=segments_BL, mask=mask_BL, before=before)
+    moments = moments and Moments(*(constrain(m, of_rows(m)) for m in moments))
     if state is not None:
       old = (state.moments, state.segment_B, state.basis)
       moved = carried(old, (moments, segments_BL, basis), mask_BL)
@@ -284,7 +290,7 @@ class EGA(Attention):
       return gate.key_BHSX[..., 0]
     key_BHX1S = gate.key_BHSX.swapaxes(2, 3)[:, :, :, None]
     moments = Moments(*(m[..., None] for m in gate.query))
-    return self.log_gate_of(znorm(key_BHX1S, moments))
+    return constrain(self.log_gate_of(znorm(key_BHX1S, moments)), QUERIES)
 
   def attend(self, q_BLHF, k_BHSF, v_BHSE, log_gate, *, dropout, bias_BHLS, **common):
     if not self.released:
@@ -295,3 +301,8 @@ class EGA(Attention):
     weights_BHLS = attention_weights(q_BLHF, k_BHSF, dropout=dropout, bias_BHLS=bias_BHLS, **common)
     weights_BHLS = energy.floored_weights(weights_BHLS.astype(gate_BHXS.dtype), gate_BHXS)
     return jnp.einsum('bhls,bhse->blhe', weights_BHLS.astype(v_BHSE.dtype), v_BHSE)
+
+
+def of_rows(a_BHL: jax.Array):
+  """Where signals of whole rows lie: each head's where the head is, one of all heads everywhere."""
+  return HEAD_KEYS if a_BHL.shape[1] > 1 else WHOLE_ROWS

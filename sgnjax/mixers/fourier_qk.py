@@ -17,6 +17,7 @@ from sgnjax.ops.kernels import (
   quadrature_kernel,
   two_sided_conv,
 )
+from sgnjax.parallel.sequence import PARTS, P, over_length
 
 RESPONSES = ('gaussian', 'mexican_hat', 'paul', 'morlet', 'ladder', 'random', 'dc', 'nyquist')
 TAPS = ('gaussian', 'mexican_hat', 'morlet', 'spectral')
@@ -181,13 +182,21 @@ class FourierQK(Attention):
       both_BLXHE = jnp.zeros((batch, length, self.bank, *channels), both_BLHE.dtype)
     elif self.circular:
       response_FXH, debug = self.responses(length)
-      both_BLXHE = filters.band_pass(both_BLHE, response_FXH)
+      both_BLXHE = over_length(
+        lambda both_BL1HE, response_FXH: filters.band_pass(both_BL1HE[:, :, 0], response_FXH),
+        both_BLHE[:, :, None],
+        response_FXH,
+        specs=(PARTS, P(None, None, 'tensor')),
+      )
     elif state is None:
       past_TXH1, future_TXH1, debug = self.kernels()
-      if future_TXH1 is None:
-        both_BLXHE = causal_conv(both_BLHE[:, :, None], past_TXH1)
-      else:
-        both_BLXHE = two_sided_conv(both_BLHE[:, :, None], past_TXH1, future_TXH1)
+      kernels = [past_TXH1] if future_TXH1 is None else [past_TXH1, future_TXH1]
+      both_BLXHE = over_length(
+        causal_conv if future_TXH1 is None else two_sided_conv,
+        both_BLHE[:, :, None],
+        *kernels,
+        specs=(PARTS, *(P(None, None, 'tensor') for _ in kernels)),
+      )
     else:
       past_TXH1 = None
       if streaming.fresh(state) or self.capture:

@@ -8,6 +8,7 @@ from sgnjax.errors import UserError
 from sgnjax.ops.averages import running_mean
 from sgnjax.ops.chunks import whole
 from sgnjax.ops.dtypes import wide
+from sgnjax.parallel.sequence import TOKENS, WHOLE_ROWS, P, over_length
 
 
 class MetaRouter(nn.Module):
@@ -40,13 +41,7 @@ class MetaRouter(nn.Module):
       count_111 = jnp.sum(real_BL1, (0, 1), keepdims=True)
       pooled_BLD = total_11D / jnp.maximum(count_111, jnp.ones((), compute))
     else:
-      pooled_BLD, state = running_mean(
-        x_BLD,
-        causal=self.form == 'causal',
-        mask_BL=mask_BL,
-        segments_BL=segments_BL,
-        state=state,
-      )
+      pooled_BLD, state = prefix_mean(x_BLD, self.form == 'causal', mask_BL, segments_BL, state)
     logit_BL1 = nn.Dense(
       1,
       dtype=compute,
@@ -55,3 +50,14 @@ class MetaRouter(nn.Module):
       name='gate',
     )(pooled_BLD)
     return jax.nn.sigmoid(logit_BL1).astype(dtype), state
+
+
+def prefix_mean(x_BLD: jax.Array, causal: bool, mask_BL, segments_BL, state=None):
+  """`running_mean`, each device with whole rows of its share of the channels."""
+
+  def mean(x_BLD, mask_BL, segments_BL, state):
+    what = {'mask_BL': mask_BL, 'segments_BL': segments_BL, 'state': state}
+    return running_mean(x_BLD, causal=causal, **what)
+
+  specs = (TOKENS, WHOLE_ROWS, WHOLE_ROWS, P())
+  return over_length(mean, x_BLD, mask_BL, segments_BL, state, specs=specs)

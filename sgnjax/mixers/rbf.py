@@ -12,6 +12,7 @@ from sgnjax.mixers.ffn import ffn_of
 from sgnjax.mixers.softmax import KeyValueCache, append
 from sgnjax.ops.attention import attention, visible
 from sgnjax.ops.dtypes import wide
+from sgnjax.parallel.sequence import WHOLE_ROWS, constrain
 
 
 def fourier_features(x_BLD: jax.Array, omega_DR: jax.Array) -> jax.Array:
@@ -51,7 +52,7 @@ class RBF(Mixer):
     omega_DR = self.param('frozen_omega', normal, (self.width, self.rbf_features), self.param_dtype)
     omega_DR = jax.lax.stop_gradient(omega_DR).astype(compute)
     phi_BL1F = fourier_features(x_BLD.astype(compute), omega_DR)[:, :, None]
-    keys_B1SF = phi_BL1F.swapaxes(1, 2)
+    keys_B1SF = constrain(phi_BL1F.swapaxes(1, 2), WHOLE_ROWS)
     if cache is None:
       what = {'mask_BL': mask_BL, 'segments_BL': segments_BL}
       visible_BLS = visible(x_BLD.shape[1], causal=self.causal, **what)

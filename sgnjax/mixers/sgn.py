@@ -26,6 +26,15 @@ from sgnjax.ops.gates import (
   two_sided_kernel,
 )
 from sgnjax.ops.kernels import causal_conv, even_conv, two_sided_conv
+from sgnjax.parallel.sequence import (
+  CHANNEL_WEIGHTS,
+  CHANNELS,
+  PARTS,
+  TOKEN_WEIGHTS,
+  TOKENS,
+  constrain,
+  over_length,
+)
 
 BASES = ('dct', 'fft', 'adaptive')
 GATES = ('learned', 'random', 'lowpass')
@@ -288,11 +297,15 @@ class SGN(Mixer):
       gates, shown = self._gates()
     u_BLD = x_BLD
     if self.gated:
-      u_BLD, z_BLD = jnp.split(self.dense(2 * self.width, 'in', False)(x_BLD), 2, axis=-1)
+      uz_BL2D = constrain(self.dense((2, self.width), 'in', False)(x_BLD), PARTS)
+      u_BLD, z_BLD = uz_BL2D[:, :, 0], uz_BL2D[:, :, 1]
     if cache is not None:
       y_BLD, cache = self._stream(blank(u_BLD, mask_BL), gates, cache, mask_BL)
     else:
-      y_BLD = self._mix(blank(u_BLD, mask_BL), gates) if fits else u_BLD
+      y_BLD = u_BLD
+      if fits:
+        specs = (CHANNELS, CHANNEL_WEIGHTS) if self.gated else (TOKENS, TOKEN_WEIGHTS)
+        y_BLD = over_length(self._mix, blank(u_BLD, mask_BL), gates, specs=specs)
     if self.gated:
       y_BLD = self.dense(self.width, 'out', self.out_bias)(y_BLD * nn.silu(z_BLD))
     y_BLD = nn.Dropout(self.dropout)(y_BLD, deterministic=not train)

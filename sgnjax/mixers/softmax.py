@@ -10,6 +10,7 @@ from sgnjax.mixers.base import Aux, Mixed, Mixer, blank
 from sgnjax.ops.attention import alibi, attention, rope, visible
 from sgnjax.ops.chunks import in_place
 from sgnjax.ops.dtypes import wide
+from sgnjax.parallel.sequence import CHANNELS, HEAD_KEYS, constrain
 
 
 class Gate(NamedTuple):
@@ -148,7 +149,8 @@ class Attention(Mixer):
       state=None if cache is None else cache.filter,
       train=train,
     )
-    k_BHSF, v_BHSE = (a.swapaxes(1, 2) for a in (k_BLHF, v_BLHE))
+    q_BLHF = constrain(q_BLHF, CHANNELS)
+    k_BHSF, v_BHSE = (constrain(a.swapaxes(1, 2), HEAD_KEYS) for a in (k_BLHF, v_BLHE))
     if cache is None:
       visible_BLS = visible(length, causal=self.form != 'bidirectional', **what)
       query_slot_BL = jnp.arange(length, dtype=jnp.int32)[None, :]

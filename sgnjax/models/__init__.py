@@ -13,7 +13,7 @@ from sgnjax.errors import UserError, check_choice
 from sgnjax.mixers import FORMS, MIXERS, Mixer
 from sgnjax.models.block import BLOCKS, Block
 from sgnjax.models.decoder import Decoder
-from sgnjax.models.stack import Group
+from sgnjax.models.stack import REMAT, Group
 from sgnjax.ops.dtypes import wide
 
 __all__ = ['build', 'count', 'maker', 'option_groups', 'resolve_stack', 'unpadded', 'unstacked']
@@ -103,6 +103,7 @@ def build(config: ConfigDict, *, vocab: int | None = None, capture: bool = False
   check_choice('model.block', m.block, BLOCKS)
   check_choice('model.positions', m.positions, ('learned', 'rope', 'alibi', 'none'))
   check_choice('model.dtype', m.dtype, DTYPES)
+  check_choice('model.remat', m.remat, REMAT)
   if not 0 <= m.dropout < 1:
     raise UserError(f'model.dropout={m.dropout}: expected 0 or more and less than 1')
   for key in ('init_std', 'rope_base'):
@@ -150,6 +151,7 @@ def build(config: ConfigDict, *, vocab: int | None = None, capture: bool = False
     dtype=jnp.dtype(m.dtype),
     param_dtype=wide(jnp.dtype(m.dtype)),
     unroll=m.scan_unroll,
+    remat=m.remat,
     capture=capture,
   )
 

@@ -11,6 +11,7 @@ from sgnjax.mixers import Mixed
 from sgnjax.mixers.base import LayerNorm
 from sgnjax.models.stack import Group, Stack
 from sgnjax.ops.dtypes import wide
+from sgnjax.parallel.sequence import CHANNELS, TOKENS, P, constrain
 
 
 class Decoder(nn.Module):
@@ -35,6 +36,7 @@ class Decoder(nn.Module):
   dtype: Any
   param_dtype: Any
   unroll: int = 1
+  remat: str = 'none'
   capture: bool = False
 
   @property
@@ -78,12 +80,14 @@ class Decoder(nn.Module):
     table_VD = self.param(
       'embedding', normal, (self.padded_vocab, self.width), self.param_dtype
     ).astype(self.dtype)
-    x_BLD = jnp.take(table_VD, tokens_BL, axis=0)
+    # Rows of the vocabulary stay apart; a row is whole wherever it is read.
+    table_VD = constrain(table_VD, P('tensor', None))
+    x_BLD = constrain(jnp.take(table_VD, tokens_BL, axis=0), TOKENS)
     if self.positions == 'learned':
       x_BLD = x_BLD + self.place(positions_BL, length)
     x_BLD = nn.Dropout(self.dropout)(x_BLD, deterministic=not train)
     embedded_BLD = x_BLD
-    x_BLD, aux, caches = Stack(self.groups, self.unroll, name='stack')(
+    x_BLD, aux, caches = Stack(self.groups, self.unroll, self.remat, name='stack')(
       x_BLD,
       positions_BL=positions_BL,
       mask_BL=mask_BL,
@@ -99,7 +103,7 @@ class Decoder(nn.Module):
     else:
       head_DV = self.param('head', normal, (self.width, self.padded_vocab), self.param_dtype)
       logits_BLV = jnp.einsum('bld,dv->blv', x_BLD, head_DV.astype(self.dtype))
-    logits_BLV = logits_BLV.astype(wide(self.dtype))
+    logits_BLV = constrain(logits_BLV.astype(wide(self.dtype)), CHANNELS)
     if self.padded_vocab != self.vocab:
       real_V = jnp.arange(self.padded_vocab) < self.vocab
       lowest = jnp.finfo(logits_BLV.dtype).min

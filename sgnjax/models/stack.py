@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from sgnjax.mixers import Aux, Mixed
 from sgnjax.models.block import Block
+from sgnjax.parallel.sequence import TOKENS, constrain
 
 
 class Group(NamedTuple):
@@ -29,13 +30,23 @@ class Unit(nn.Module):
   @nn.compact
   def __call__(self, x_BLD, caches, context):
     auxes, after = [], []
+    x_BLD = constrain(x_BLD, TOKENS)
     for i, (name, make) in enumerate(zip(self.group.names, self.group.blocks, strict=True)):
       cache = None if caches is None else caches[i]
       block = make(name=f'{i}_{name}')
       x_BLD, aux, cache = block(x_BLD, cache=cache, train=self.train, **context)
+      x_BLD = constrain(x_BLD, TOKENS)
       auxes.append(aux)
       after.append(cache)
     return x_BLD, (tuple(auxes), None if caches is None else tuple(after))
+
+
+# What a layer keeps for the backward pass: True for the values to keep.
+REMAT = {
+  'none': None,
+  'dots': jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+  'all': jax.checkpoint_policies.nothing_saveable,
+}
 
 
 class Stack(nn.Module):
@@ -46,6 +57,7 @@ class Stack(nn.Module):
 
   groups: tuple[Group, ...]
   unroll: int = 1
+  remat: str = 'none'
 
   @nn.compact
   def __call__(
@@ -54,8 +66,12 @@ class Stack(nn.Module):
     context = {'positions_BL': positions_BL, 'mask_BL': mask_BL, 'segments_BL': segments_BL}
     merged, after, first = Aux({}, {}, {}), [], 0
     for i, group in enumerate(self.groups):
+      unit = Unit
+      if self.remat != 'none':
+        # A scan already keeps XLA from merging the second computation with the first.
+        unit = nn.remat(Unit, policy=REMAT[self.remat], prevent_cse=False)
       scan = nn.scan(
-        Unit,
+        unit,
         variable_axes={'params': 0},
         split_rngs={'params': True, 'dropout': True},
         in_axes=(0, nn.broadcast),

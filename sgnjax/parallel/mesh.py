@@ -10,36 +10,64 @@ from ml_collections import ConfigDict
 from sgnjax.errors import UserError
 
 AXES = ('data', 'fsdp', 'tensor', 'sequence')
+ROWS = ('data', 'fsdp')  # the axes that share the rows of a batch
 
 
 def make_mesh(config: ConfigDict, devices=None) -> Mesh:
   """The mesh of `config.mesh`, axes of explicit Auto type; -1 takes the devices that are left.
 
+  data: copies of the model, each with rows of its own. fsdp: rows likewise, and each device keeps
+  its part of every parameter. tensor: heads, FFN, channels and vocabulary. sequence: the length.
+
   Sizes that need fewer devices take the first ones. Raises UserError where they need more than
-  there are, or shard what cannot be sharded yet.
+  there are, and where heads, context or vocabulary do not divide.
   """
   devices = jax.devices() if devices is None else devices
   sizes = {axis: config.mesh[axis] for axis in AXES}
   wanted = ' x '.join(f'{axis} {n}' for axis, n in sizes.items())
-  for axis in AXES[1:]:
-    if sizes[axis] != 1:
-      raise UserError(f'mesh.{axis}={sizes[axis]}: only mesh.data may differ from 1 as yet')
   free = [axis for axis, n in sizes.items() if n == -1]
-  fixed = math.prod(n for n in sizes.values() if n != -1)
-  if len(free) > 1 or fixed < 1 or (free and len(devices) % fixed) or fixed > len(devices):
+  taken = [n for n in sizes.values() if n != -1]
+  fixed = math.prod(taken)
+  if len(free) > 1 or min(taken, default=1) < 1:
+    raise UserError(f'mesh of {wanted}: expected sizes from 1, and at most one -1')
+  if (free and len(devices) % fixed) or fixed > len(devices):
     raise UserError(
-      f'mesh of {wanted} does not fit {len(devices)} devices; set mesh.data=-1 to take them all'
+      f'mesh of {wanted} does not fit {len(devices)} device{"s" if len(devices) > 1 else ""}; '
+      'set one axis to -1 to take those that are left'
     )
   if free:
     sizes[free[0]] = len(devices) // fixed
+  _check_model(config, sizes)
   devices = devices[: math.prod(sizes.values())]
   grid = np.asarray(devices).reshape(tuple(sizes.values()))
   return Mesh(grid, AXES, axis_types=(AxisType.Auto,) * len(AXES))
 
 
+def _check_model(config: ConfigDict, sizes: dict[str, int]) -> None:
+  m = config.model
+  for key, axis in (
+    ('heads', 'tensor'),
+    ('context', 'sequence'),
+    ('vocab_multiple', 'tensor'),
+  ):
+    parts = sizes[axis]
+    if m[key] % parts:
+      below, above = m[key] // parts * parts, -(-m[key] // parts) * parts
+      would_do = f'{below} or {above}' if below else str(above)
+      raise UserError(
+        f'model.{key}={m[key]} does not divide over mesh.{axis}={parts}; model.{key}={would_do} '
+        f'would do, or a mesh.{axis} that divides it'
+      )
+
+
+def row_shards(mesh: Mesh) -> int:
+  """Into how many parts the rows of a batch fall."""
+  return math.prod(mesh.shape[axis] for axis in ROWS)
+
+
 def batch_sharding(mesh: Mesh) -> NamedSharding:
-  """Rows of a batch over the `data` axis."""
-  return NamedSharding(mesh, PartitionSpec('data'))
+  """Of arrays (B, L): rows over `data` and `fsdp`, the length over `sequence`."""
+  return NamedSharding(mesh, PartitionSpec(ROWS, 'sequence'))
 
 
 def replicated(mesh: Mesh) -> NamedSharding:

@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 
 from sgnjax.data import pipeline
 from sgnjax.errors import UserError, check_choice
-from sgnjax.parallel.mesh import batch_sharding
+from sgnjax.parallel.mesh import batch_sharding, row_shards
 from sgnjax.train.log import mark
 from sgnjax.train.step import IGNORED
 
@@ -37,7 +37,7 @@ def batches(config: ConfigDict, corpus: pipeline.Corpus, step: int) -> Iterable[
 
 def place(batch: dict[str, np.ndarray], mesh: Mesh) -> dict[str, jax.Array]:
   """A batch on the mesh, with unscored copies of its last row where the devices need more rows."""
-  shards = mesh.shape['data']
+  shards = row_shards(mesh)
   short = -len(batch['tokens']) % shards
   if short:
     batch = {k: np.concatenate([v, np.repeat(v[-1:], short, 0)]) for k, v in batch.items()}

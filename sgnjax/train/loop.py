@@ -20,7 +20,7 @@ from sgnjax.data import pipeline
 from sgnjax.errors import UserError
 from sgnjax.models import build, count
 from sgnjax.models.decoder import Decoder
-from sgnjax.parallel.mesh import make_mesh
+from sgnjax.parallel.mesh import make_mesh, row_shards
 from sgnjax.train import state as state_lib
 from sgnjax.train.checkpoint import Checkpoints, check_same_tokenizer, committed
 from sgnjax.train.evaluation import check_eval, describe, evaluate, measures, place
@@ -64,7 +64,7 @@ def train(config: ConfigDict, workdir: str | Path) -> dict:
     print(f'{workdir} is finished: {config.train.steps} steps')
     return _result(config, 'finished', config.train.steps, records, leaky)
   mesh = make_mesh(config)
-  check_batch(config, mesh.shape['data'])
+  check_batch(config, row_shards(mesh))
   if config.train.compile_cache:
     use_compile_cache()
   corpus = pipeline.load(config)
@@ -182,7 +182,7 @@ class _Run:
     self.board = TensorBoard(workdir, step, leaky=leaky)
     self.progress = Progress(config.train.steps, step, show=config.train.progress, leaky=leaky)
     self.train_step = make_train_step(model, optimiser, config, mesh)
-    self.eval_step = make_eval_step(model)
+    self.eval_step = make_eval_step(model, mesh)
     self.finite = jax.jit(
       lambda tree: jnp.all(jnp.stack([jnp.all(jnp.isfinite(a)) for a in jax.tree.leaves(tree)]))
     )

@@ -10,6 +10,7 @@ from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from sgnjax.models.decoder import Decoder
+from sgnjax.parallel import rules
 from sgnjax.parallel.mesh import replicated
 
 
@@ -34,16 +35,33 @@ def _fresh(config: ConfigDict, model: Decoder, optimiser: optax.GradientTransfor
 def create(
   config: ConfigDict, model: Decoder, optimiser: optax.GradientTransformation, mesh: Mesh
 ) -> TrainState:
-  """The state before step 0, drawn from `config.seed`, whole on every device of the mesh."""
-  return jax.jit(_fresh(config, model, optimiser), out_shardings=replicated(mesh))()
+  """The state before step 0, drawn from `config.seed`; its values do not depend on the mesh."""
+  where = shardings_of(jax.eval_shape(_fresh(config, model, optimiser)), optimiser, mesh)
+  return jax.jit(_fresh(config, model, optimiser), out_shardings=where)()
 
 
 def abstract(
   config: ConfigDict, model: Decoder, optimiser: optax.GradientTransformation, mesh: Mesh
 ) -> TrainState:
   """Shapes, types and shardings of the state, without computing it."""
-  sharding = replicated(mesh)
+  shapes = jax.eval_shape(_fresh(config, model, optimiser))
   return jax.tree.map(
-    lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding),
-    jax.eval_shape(_fresh(config, model, optimiser)),
+    lambda a, where: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=where),
+    shapes,
+    shardings_of(shapes, optimiser, mesh),
   )
+
+
+def shardings_of(
+  shapes: TrainState, optimiser: optax.GradientTransformation, mesh: Mesh
+) -> TrainState:
+  """Where each array of the state lies: the optimiser's beside the parameters they are about."""
+  params, whole = rules.shardings(shapes.params, mesh), replicated(mesh)
+  opt_state = optax.tree.map_params(
+    optimiser,
+    lambda _, where: where,
+    shapes.opt_state,
+    params,
+    transform_non_params=lambda _: whole,
+  )
+  return TrainState(whole, params, opt_state)

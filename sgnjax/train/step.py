@@ -11,7 +11,9 @@ from ml_collections import ConfigDict
 
 from sgnjax.errors import UserError
 from sgnjax.models.decoder import Decoder
-from sgnjax.parallel.mesh import batch_sharding, make_mesh, replicated
+from sgnjax.parallel.mesh import batch_sharding, make_mesh, replicated, row_shards
+from sgnjax.parallel.sequence import TOKENS, constrain, using
+from sgnjax.train import state as state_lib
 from sgnjax.train.optim import schedule
 from sgnjax.train.state import TrainState
 
@@ -62,7 +64,7 @@ def make_train_step(
   """`step(state, batch) -> (state, metrics)`, compiled; the state given is consumed.
 
   batch: `tokens` and `targets` (B, L), and `mask`, `segments`, `positions` where there are any;
-  rows over the mesh's `data` axis. Microbatch m takes rows m, m + A, ... of the A of
+  placed as `batch_sharding` says. Microbatch m takes rows m, m + A, ... of the A of
   `train.accumulation`, so that every device works on its own rows.
 
   metrics, scalars: loss (nats a scored token, over the whole batch), tokens (scored), grad_norm
@@ -73,8 +75,9 @@ def make_train_step(
   """
   mesh = make_mesh(config) if mesh is None else mesh
   accumulation = config.train.accumulation
-  check_batch(config, mesh.shape['data'])
+  check_batch(config, row_shards(mesh))
   rate = schedule(config)
+  where = jax.tree.map(lambda a: a.sharding, state_lib.abstract(config, model, optimiser, mesh))
 
   def step(state: TrainState, batch: dict[str, jax.Array]):
     key = jax.random.fold_in(jax.random.key(config.seed), state.step)
@@ -82,6 +85,7 @@ def make_train_step(
     scored = jnp.maximum(tokens, 1)
 
     def objective(params, micro, m):
+      micro = constrain(micro, TOKENS)
       dropout = jax.random.fold_in(key, m)
       logits_BLV, aux, _ = _apply(model, params, micro, train=True, rngs={'dropout': dropout})
       loss_sum, _ = cross_entropy(logits_BLV, micro['targets'])
@@ -96,7 +100,9 @@ def make_train_step(
 
     micros = jax.tree.map(lambda a: a.reshape(-1, accumulation, *a.shape[1:]).swapaxes(0, 1), batch)
     zeros = jax.tree.map(jnp.zeros_like, state.params)
-    grads, scalars = jax.lax.scan(microbatch, zeros, (micros, jnp.arange(accumulation)))
+    with using(mesh):
+      grads, scalars = jax.lax.scan(microbatch, zeros, (micros, jnp.arange(accumulation)))
+    grads = jax.lax.with_sharding_constraint(grads, where.params)
     scalars = jax.tree.map(jnp.sum, scalars)
     grads = jax.tree.map(lambda g: g / scored.astype(g.dtype), grads)
     updates, opt_state = optimiser.update(grads, state.opt_state, state.params)
@@ -111,20 +117,22 @@ def make_train_step(
     params = optax.apply_updates(state.params, updates)
     return TrainState(state.step + 1, params, opt_state), metrics
 
-  whole = replicated(mesh)
   return jax.jit(
     step,
-    in_shardings=(whole, batch_sharding(mesh)),
-    out_shardings=(whole, whole),
+    in_shardings=(where, batch_sharding(mesh)),
+    out_shardings=(where, replicated(mesh)),
     donate_argnums=0,
   )
 
 
-def make_eval_step(model: Decoder) -> Callable[[Any, dict], dict[str, jax.Array]]:
+def make_eval_step(
+  model: Decoder, mesh: Mesh | None = None
+) -> Callable[[Any, dict], dict[str, jax.Array]]:
   """`step(params, batch) -> {'loss_sum', 'tokens'}`: nats over scored targets, their number."""
 
   def step(params, batch: dict[str, jax.Array]):
-    loss_sum, tokens = cross_entropy(_apply(model, params, batch)[0], batch['targets'])
+    with using(mesh):
+      loss_sum, tokens = cross_entropy(_apply(model, params, batch)[0], batch['targets'])
     return {'loss_sum': loss_sum, 'tokens': tokens}
 
-  return jax.jit(step)
+  return jax.jit(step, out_shardings=None if mesh is None else replicated(mesh))

@@ -1,0 +1,117 @@
+"""Activations on a mesh: where they lie, and operations that need a whole length or width.
+
+Inside `using(mesh)`, which the training step opens, the functions here place what models compute;
+outside it, and on a mesh of one device, they are the plain operation. A Fourier transform or a scan
+along a sharded length is not left to the compiler, which would gather it: each device gives away
+its tokens' other channels for the other tokens of its own channels (`all_to_all`), works on whole
+rows of those, and trades back.
+"""
+
+import contextlib
+import contextvars
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from sgnjax.errors import UserError
+from sgnjax.parallel.mesh import ROWS
+
+_MESH: contextvars.ContextVar[Mesh | None] = contextvars.ContextVar('mesh', default=None)
+
+P = PartitionSpec
+TOKENS = P(ROWS, 'sequence')  # (B, L, ...)
+CHANNELS = P(ROWS, 'sequence', 'tensor')  # (B, L, C, ...): channels or heads split too
+PARTS = P(ROWS, 'sequence', None, 'tensor')  # (B, L, any, C, ...)
+CHANNEL_WEIGHTS = P(None, ('tensor', 'sequence'))  # (any, C), where traded CHANNELS come
+TOKEN_WEIGHTS = P(None, 'sequence')  # (any, C), where traded TOKENS come
+HEAD_KEYS = P(ROWS, 'tensor')  # (B, H, S, ...): whole rows of the heads' own keys
+QUERIES = P(ROWS, 'tensor', 'sequence')  # (B, H, L, S): queries apart, keys whole
+WHOLE_ROWS = P(ROWS)  # (B, L, ...) whole on every device of a row
+
+
+@contextlib.contextmanager
+def using(mesh: Mesh | None):
+  """What is traced inside lies on `mesh`; a mesh of one device changes nothing."""
+  token = _MESH.set(mesh if mesh is not None and mesh.size > 1 else None)
+  try:
+    yield
+  finally:
+    _MESH.reset(token)
+
+
+def constrain(x: Any, spec: PartitionSpec) -> Any:
+  """Arrays of a tree where `spec` says, further axes whole; None stays None."""
+  mesh = _MESH.get()
+  if mesh is None:
+    return x
+  return jax.tree.map(
+    lambda a: jax.lax.with_sharding_constraint(a, NamedSharding(mesh, P(*spec[: a.ndim]))), x
+  )
+
+
+def over_length(op: Callable, *args: Any, specs: Sequence[PartitionSpec]) -> Any:
+  """`op(*args)` of an operation along whole rows that treats channels apart.
+
+  specs: one an argument, all arrays of the argument's tree alike. Arrays (B, L, ..., C) whose spec
+  splits axis 1 over `sequence` come to `op` with the whole length and a share of their last axis,
+  and so must all that it returns. Other arguments come as their spec says. What comes back lies as
+  the first argument that is traded. Raises UserError where the last axis does not divide.
+  """
+  mesh = _MESH.get()
+  if mesh is None:
+    return op(*args)
+  parts = mesh.shape['sequence']
+  traded = [_traded(spec) for spec in specs]
+  for arg, spec, trade in zip(args, specs, traded, strict=True):
+    for a in jax.tree.leaves(arg) if trade else ():
+      _check_divides(a.shape[-1], spec, a.ndim, mesh)
+
+  def exchanged(a, *, back: bool):
+    if parts == 1:
+      return a
+    split, join = (1, a.ndim - 1) if back else (a.ndim - 1, 1)
+    return jax.lax.all_to_all(a, 'sequence', split, join, tiled=True)
+
+  def local(*args):
+    args = [
+      jax.tree.map(lambda a: exchanged(a, back=False), arg) if trade else arg
+      for arg, trade in zip(args, traded, strict=True)
+    ]
+    return jax.tree.map(lambda a: exchanged(a, back=True), op(*args))
+
+  out = specs[traded.index(True)]
+  return _on(mesh, local, tuple(specs), out)(*args)
+
+
+def over_width(op: Callable, x: jax.Array, *weights: jax.Array) -> Any:
+  """`op(x, *weights)` of an operation on each token of x (B, L, D) alone, weights whole."""
+  mesh = _MESH.get()
+  if mesh is None:
+    return op(x, *weights)
+  return _on(mesh, op, (TOKENS, *(P() for _ in weights)), TOKENS)(x, *weights)
+
+
+def _on(mesh: Mesh, op: Callable, specs: tuple, out: PartitionSpec) -> Callable:
+  # Where the devices of `tensor` do the same, their gradients are not to be added up: that takes
+  # the types which the check infers, and which loops (`lax.scan`) do not always meet.
+  same = 'tensor' not in out
+  return jax.shard_map(op, mesh=mesh, in_specs=specs, out_specs=out, check_vma=same)
+
+
+def _traded(spec: PartitionSpec) -> bool:
+  return len(spec) > 1 and spec[1] == 'sequence'
+
+
+def _check_divides(size: int, spec: PartitionSpec, rank: int, mesh: Mesh) -> None:
+  axes = ['sequence']
+  if len(spec) == rank and spec[rank - 1] is not None:
+    axes.insert(0, spec[rank - 1])
+  count = math.prod(mesh.shape[axis] for axis in axes)
+  if size % count:
+    raise UserError(
+      f'{size} channels do not divide over {" x ".join(f"mesh.{a}={mesh.shape[a]}" for a in axes)}'
+      f'; {size // count * count or count} would, or an axis that divides them'
+    )
