@@ -56,7 +56,7 @@ def over_length(op: Callable, *args: Any, specs: Sequence[PartitionSpec]) -> Any
   """`op(*args)` of an operation along whole rows that treats channels apart.
 
   specs: one an argument, all arrays of the argument's tree alike. Arrays (B, L, ..., C) whose spec
-  splits axis 1 over `sequence` come to `op` with the whole length and a share of their last axis,
+  begins as TOKENS come to `op` with the whole length and a share of their last axis,
   and so must all that it returns. Other arguments come as their spec says. What comes back lies as
   the first argument that is traded. Raises UserError where the last axis does not divide.
   """
@@ -102,7 +102,7 @@ def _on(mesh: Mesh, op: Callable, specs: tuple, out: PartitionSpec) -> Callable:
 
 
 def _traded(spec: PartitionSpec) -> bool:
-  return len(spec) > 1 and spec[1] == 'sequence'
+  return tuple(spec[:2]) == (ROWS, 'sequence')
 
 
 def _check_divides(size: int, spec: PartitionSpec, rank: int, mesh: Mesh) -> None:
