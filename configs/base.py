@@ -195,6 +195,32 @@ def tiny_shakespeare() -> ConfigDict:
   return c
 
 
+def sgn() -> ConfigDict:
+  """The scaffold of SGN: 12 layers of width 768, context 512, GPT-2 tokens, its AdamW."""
+  c = get_config()
+  c.model.mixer = 'sgn'
+  c.model.layers = 12
+  c.model.width = 768
+  c.model.heads = 12
+  c.model.context = 512
+  c.model.vocab = 50257
+  c.model.dropout = 0.1
+  c.model.dtype = 'bfloat16'
+  c.data.tokenizer = 'gpt2'
+  c.data.stride = 512
+  c.train.batch = 256
+  c.train.eval_every = 2000
+  c.train.checkpoint_every = 1000
+  c.optim.lr = 3e-4
+  c.optim.b2 = 0.98
+  c.optim.warmup = 2000
+  c.optim.weight_decay = 0.01
+  c.eval.stride = 256
+  c.mesh.data = 1
+  c.mesh.fsdp = -1
+  return c
+
+
 def chiar_400m() -> ConfigDict:
   """The scaffold of CHIAR-Former v3: post-norm, RoPE, tied head, GPT-2 tokens of WikiText-103."""
   c = get_config()
@@ -221,4 +247,6 @@ def chiar_400m() -> ConfigDict:
   c.optim.final_lr = 1e-6
   c.optim.warmup = 1000
   c.optim.weight_decay = 0.01
+  c.mesh.data = 1
+  c.mesh.fsdp = -1  # every device keeps its part of the parameters
   return c
