@@ -18,20 +18,25 @@ ONE = (1, 1, 1, 1)
 STEPS = 5
 
 
-def small(name: str, mesh: tuple[int, ...], *, dtype='float64', context=32, batch=8, **changes):
-  """The config of a variant on a mesh (data, fsdp, tensor, sequence)."""
+def sized(mesh: tuple[int, ...], *, dtype='float64', context=32, batch=8):
+  """A small softmax config on a mesh (data, fsdp, tensor, sequence), unlocked."""
   config = base.get_config().unlock()
   m = config.model
   m.layers, m.width, m.heads, m.context, m.ffn, m.vocab = 2, 32, 4, context, 2, 61
   m.dtype, m.dropout = dtype, 0.1
   m.ega.lengths, m.ega.levels = (3, 5), 2  # few taps compile fast
   config.train.batch, config.optim.warmup = batch, 2
-  config = variant(config, name).unlock()
-  if config.model.mixer == 'chiar':
-    config.model.layers = 3
   for axis, size in zip(('data', 'fsdp', 'tensor', 'sequence'), mesh, strict=True):
     config.mesh[axis] = size
-  config.update_from_flattened_dict(changes)
+  return config
+
+
+def small(name: str, mesh: tuple[int, ...], changes: dict[str, Any] | None = None, **sizes):
+  """`sized` with the model of a variant, and changes."""
+  config = variant(sized(mesh, **sizes), name).unlock()
+  if config.model.mixer == 'chiar':
+    config.model.layers = 3
+  config.update_from_flattened_dict(changes or {})
   return config.lock()
 
 

@@ -11,10 +11,16 @@ from sgnjax.train import state as state_lib
 from sgnjax.train.checkpoint import Checkpoints
 from sgnjax.train.optim import make_optimiser
 from sgnjax.train.step import make_train_step
-from tests.parallel.runs import small
+from tests.parallel.runs import sized
 
 LEGS = ((2, 2, 2, 1), (1, 1, 1, 2), (1, 1, 1, 1), (1, 8, 1, 1))
 STEPS = 5
+
+
+def config_of(mesh):
+  config = sized(mesh)
+  config.model.mixer = 'sgn'
+  return config.lock()
 
 
 def batch_of(step, config):
@@ -25,7 +31,7 @@ def batch_of(step, config):
 
 def leg(mesh, first, state):
   """Five steps from `first` on; `state(abstract)` gives where they begin."""
-  config = small('sgn', mesh)
+  config = config_of(mesh)
   devices, model, optimiser = make_mesh(config), build(config), make_optimiser(config)
   here = state(state_lib.abstract(config, model, optimiser, devices))
   if here is None:
@@ -44,7 +50,7 @@ def test_eight_two_one_and_eight_devices_go_on_as_one_run(tmp_path):
   tokenizer = tokenizers.make('char', 'abc')
   moving = []
   for number, mesh in enumerate(LEGS):
-    with_these = Checkpoints(tmp_path, small('sgn', mesh), tokenizer)
+    with_these = Checkpoints(tmp_path, config_of(mesh), tokenizer)
     resumes = (lambda abstract, c=with_these: c.restore(abstract).state) if number else None
     state, losses = leg(mesh, number * STEPS, resumes or (lambda _: None))
     with_these.save(state, {'leg': number})

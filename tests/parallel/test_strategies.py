@@ -15,7 +15,7 @@ BATCH, LENGTH = 40, 56  # multiples of 5 and 7, as no size of a parameter is
 
 
 def talk(name, mesh, **changes):
-  config = small(name, mesh, dtype='float32', batch=BATCH, context=LENGTH, **changes)
+  config = small(name, mesh, changes, dtype='float32', batch=BATCH, context=LENGTH)
   devices = make_mesh(config)
   found = collectives(compiled(config, devices).as_text(), devices)
   return [c for c in found if c.group > 1]
