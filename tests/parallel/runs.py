@@ -70,9 +70,10 @@ def compiled(config, mesh):
 
 
 @functools.lru_cache(maxsize=2)
-def run(name: str, mesh: tuple[int, ...]) -> Run:
+def run(name: str, mesh: tuple[int, ...], changes: tuple = ()) -> Run:
+  """changes: (key, value) pairs of the config."""
   with jax.enable_x64(True):
-    config = small(name, mesh)
+    config = small(name, mesh, dict(changes))
     devices = make_mesh(config)
     model, optimiser = build(config), make_optimiser(config)
     state = state_lib.create(config, model, optimiser, devices)
