@@ -135,6 +135,7 @@ def get_config() -> ConfigDict:
   c.train.checkpoint_every = 200
   c.train.keep = 2  # newest checkpoints kept, beside the best
   c.train.wall_minutes = optional(float)  # save and leave after so long
+  c.train.wall_status = 0  # exit status of a run that left so, for a scheduler to start it again
   c.train.compile_cache = True
   c.train.progress = True
 
@@ -172,6 +173,14 @@ def get_config() -> ConfigDict:
   c.mesh.fsdp = 1
   c.mesh.tensor = 1
   c.mesh.sequence = 1
+
+  c.hosts = ConfigDict()
+  # how processes find each other: auto | none (each alone) | variables | slurm | tpu, or a name of
+  # JAX's own: ompi | gketpu | gcetpu | k8s | mpi4py
+  c.hosts.connect = 'auto'
+  c.hosts.start_seconds = 300  # for all processes to appear
+  c.hosts.heartbeat_seconds = 100  # a process that is silent for so long is lost
+  c.hosts.end_seconds = 300  # for all processes to arrive at the end
   return c.lock()
 
 

@@ -11,7 +11,8 @@ sys.path.insert(0, str(ROOT))  # configs import `configs.base`
 
 from sgnjax import config as config_lib  # noqa: E402
 from sgnjax.errors import LeakError, UserError, nearest  # noqa: E402
-from sgnjax.jobs import JOBS  # noqa: E402
+from sgnjax.jobs import JOBS, TOGETHER  # noqa: E402
+from sgnjax.parallel import hosts  # noqa: E402
 
 
 def parse(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -57,11 +58,16 @@ def main(argv: list[str] | None = None) -> int:
   try:
     flags, overrides = parse(sys.argv[1:] if argv is None else argv)
     config, workdir = (None, None) if flags.job == 'list' else find_config(flags, overrides)
-    job = importlib.import_module(f'sgnjax.jobs.{flags.job}')
-    return job.run(config, workdir)
+    module = f'sgnjax.jobs.{flags.job}'
+    if flags.job in TOGETHER:
+      with hosts.connected(config.hosts):
+        return importlib.import_module(module).run(config, workdir)
+    if config is not None:
+      hosts.check_alone(flags.job, config.hosts)
+    return importlib.import_module(module).run(config, workdir)
   except UserError as error:
     print(f'error: {error}', file=sys.stderr)
-    return 3 if isinstance(error, LeakError) else 2
+    return hosts.leave(3 if isinstance(error, LeakError) else 2)
   except KeyboardInterrupt:  # training hears it itself, and saves
     print('interrupted', file=sys.stderr)
     return 130

@@ -76,32 +76,27 @@ def _characters(text: sources.Text) -> str:
 
 
 def train_iterator(
-  config: ConfigDict, corpus: Corpus, *, process_index: int = 0, process_count: int = 1
+  config: ConfigDict, corpus: Corpus, *, rows: slice | None = None
 ) -> grain.DatasetIterator:
-  """Endless batches {'tokens', 'targets'} (b, L) int32, b = train.batch / process_count.
+  """Endless batches {'tokens', 'targets'} (b, L) int32: these rows of the global ones (None: all).
 
   Windows start at the multiples of `data.stride` in the train split and are shuffled anew each
   epoch. Row i of the global batch of step s is element s * train.batch + i of that order, whatever
-  the process count; process p holds rows p * b to (p + 1) * b. An epoch may end inside a batch.
+  rows are read here. An epoch may end inside a batch.
 
   The iterator's state (`get_state`, `set_state`) is the number of the next step; `data.threads`
   threads of this process read ahead (0: none). Raises UserError for a stride, batch or thread count
-  out of range and for a batch that the processes cannot share equally.
+  out of range.
   """
   context, batch = config.model.context, _at_least(1, config, 'train.batch')
   stride, threads = _at_least(1, config, 'data.stride'), _at_least(0, config, 'data.threads')
-  if batch % process_count:
-    raise UserError(
-      f'train.batch={batch} cannot be shared equally by {process_count} processes; '
-      f'the nearest that can is {max(1, round(batch / process_count)) * process_count}'
-    )
-  rows = batch // process_count
+  first, last, _ = (rows or slice(None)).indices(batch)
   tokens = corpus.splits['train']
   windows = (len(tokens) - context - 1) // stride + 1
   # Grain seeds epoch e with seed + e: neighbouring seeds would share their epochs.
   seed = int(np.random.SeedSequence(_at_least(0, config, 'seed')).generate_state(1)[0])
   order = grain.MapDataset.range(windows).shuffle(seed=seed).repeat()
-  steps = _Steps(tokens, order, context, stride, batch, process_index * rows, rows)
+  steps = _Steps(tokens, order, context, stride, batch, first, last - first)
   options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=4 * threads)
   return iter(grain.MapDataset.source(steps).to_iter_dataset(options))
 

@@ -10,3 +10,4 @@ JOBS = {
   'benchmark': 'step time, tokens/s and share of the matrix rate of this machine',
   'list': 'the configs there are, one line each',
 }
+TOGETHER = ('train', 'eval', 'benchmark')  # run in several processes where several are started

@@ -24,9 +24,10 @@ from sgnjax.analysis.machine import in_words, machine
 from sgnjax.errors import check_choice
 from sgnjax.jobs.plan import ASSUMED
 from sgnjax.models import build, count
+from sgnjax.parallel.agree import first
+from sgnjax.parallel.feed import place
 from sgnjax.parallel.mesh import make_mesh
 from sgnjax.train import state as state_lib
-from sgnjax.train.evaluation import place
 from sgnjax.train.log import check_writable, mark, write_atomically
 from sgnjax.train.optim import make_optimiser
 from sgnjax.train.step import make_train_step
@@ -38,8 +39,9 @@ def run(config: ConfigDict, workdir: Path) -> int:
   """Prints the figures and writes them to benchmark.json in the workdir."""
   check_writable(workdir)
   found = measure(config)
-  write_atomically(Path(workdir) / 'benchmark.json', json.dumps(found, indent=2) + '\n')
-  print(describe(found))
+  if first():
+    write_atomically(Path(workdir) / 'benchmark.json', json.dumps(found, indent=2) + '\n')
+    print(describe(found))
   return 0
 
 

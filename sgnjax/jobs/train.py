@@ -1,21 +1,26 @@
 """Trains, or goes on with what the workdir holds, and writes the report of a finished run.
 
-Exit status: 0 finished or out of wall time (saved), 130 after Ctrl-C and 143 after SIGTERM (saved).
+Exit status: 0 finished, `train.wall_status` out of wall time (saved), 130 after Ctrl-C (saved), 143
+after SIGTERM (saved), 75 when another process of the run was lost.
 """
 
 from pathlib import Path
 
 from ml_collections import ConfigDict
 
+from sgnjax.parallel.agree import first
 from sgnjax.train.evaluation import describe
 from sgnjax.train.loop import train
 
 
 def run(config: ConfigDict, workdir: Path) -> int:
+  wall_status = config.train.wall_status
   result = train(config, workdir)
   if result['signal'] is not None:
     return 128 + result['signal']
-  if result['status'] == 'finished':
+  if result['status'] != 'finished':
+    return wall_status
+  if first():
     from sgnjax.analysis.report import report
 
     if result['final'] is not None:

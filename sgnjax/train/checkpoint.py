@@ -19,6 +19,7 @@ from sgnjax import config as config_lib
 from sgnjax.data import tokenizers
 from sgnjax.errors import UserError
 from sgnjax.models import build
+from sgnjax.parallel.agree import first, wait_for_all
 from sgnjax.train.state import TrainState
 
 TREES, JSON = ('params', 'state'), ('data', 'config', 'tokenizer')
@@ -82,12 +83,16 @@ def check_same_tokenizer(workdir: str | Path, tokenizer: Any) -> None:
     )
 
 
-def _context() -> ocp.Context:
+def _context(*, alone: bool = False) -> ocp.Context:
+  """alone: for what this process does whether or not the others do it too."""
   registry = ocp.handlers.local_registry(include_global_registry=True)
   for name in JSON:
     registry.add(ocp.handlers.JsonHandler, checkpointable_name=name)
   context = ocp.Context()
   context.checkpointables.registry = registry
+  if alone:
+    context.multiprocessing.primary_host = jax.process_index()
+    context.multiprocessing.active_processes = {jax.process_index()}
   return context
 
 
@@ -95,7 +100,8 @@ class Checkpoints:
   """The checkpoints of one run: the newest `train.keep` and the best by validation loss stay.
 
   Saving is asynchronous: the arrays are copied, then written while training goes on. `close` waits.
-  Opening removes what a kill left half-written.
+  Opening removes what a kill left half-written. Several processes open, save, restore and close
+  together; each writes what its devices hold, into one folder.
   """
 
   def __init__(self, workdir: str | Path, config: ConfigDict, tokenizer: Any):
@@ -106,10 +112,12 @@ class Checkpoints:
       'config': config_lib.serialise(config),
       'tokenizer': tokenizer.to_json(),
     }
-    whole = set(committed(workdir))
-    for path in folder(workdir).glob('*'):
-      if path.name.isdigit() and int(path.name) not in whole:
-        shutil.rmtree(path)
+    if first():
+      whole = set(committed(workdir))
+      for path in folder(workdir).glob('*'):
+        if path.name.isdigit() and int(path.name) not in whole:
+          shutil.rmtree(path)
+    wait_for_all('half-written checkpoints are gone')
     policies = ocp.training.preservation_policies
     self._checkpointer = ocp.training.Checkpointer(
       folder(workdir),
@@ -194,12 +202,12 @@ def load_params(workdir: str | Path, which: str | int = 'best') -> tuple[ConfigD
       f"workdir '{workdir}' holds no checkpoint {which}; choose best, latest or {steps}"
     )
   path = folder(workdir) / str(step)
-  with _context():
+  with _context(alone=True):
     found = ocp.load_checkpointables(path, {'config': None, 'tokenizer': None})
     config = config_lib.deserialise(found['config'])
     tokenizer = tokenizers.from_json(found['tokenizer'])
     model = build(config, vocab=tokenizer.vocab_size)
-    here = SingleDeviceSharding(jax.devices()[0])
+    here = SingleDeviceSharding(jax.local_devices()[0])
     tokens_BL = jax.ShapeDtypeStruct((1, config.model.context), 'int32')
     shapes = jax.eval_shape(model.init, jax.random.key(0), tokens_BL)['params']
     abstract = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=here), shapes)

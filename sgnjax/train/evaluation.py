@@ -11,7 +11,8 @@ from ml_collections import ConfigDict
 
 from sgnjax.data import pipeline
 from sgnjax.errors import UserError, check_choice
-from sgnjax.parallel.mesh import batch_sharding, row_shards
+from sgnjax.parallel import feed
+from sgnjax.parallel.mesh import row_shards
 from sgnjax.train.log import mark
 from sgnjax.train.step import IGNORED
 
@@ -36,13 +37,15 @@ def batches(config: ConfigDict, corpus: pipeline.Corpus, step: int) -> Iterable[
 
 
 def place(batch: dict[str, np.ndarray], mesh: Mesh) -> dict[str, jax.Array]:
-  """A batch on the mesh, with unscored copies of its last row where the devices need more rows."""
-  shards = row_shards(mesh)
-  short = -len(batch['tokens']) % shards
+  """A whole batch on the mesh, with unscored copies of its last row where devices need more rows.
+
+  Among several processes each has read all of it, and puts down what its own devices hold.
+  """
+  short = -len(batch['tokens']) % row_shards(mesh)
   if short:
     batch = {k: np.concatenate([v, np.repeat(v[-1:], short, 0)]) for k, v in batch.items()}
     batch['targets'][-short:] = IGNORED
-  return jax.device_put(batch, batch_sharding(mesh))
+  return feed.place(batch, mesh)
 
 
 def evaluate(

@@ -7,13 +7,25 @@ import threading
 import time
 from typing import Any
 
+import jax
+
+from sgnjax.parallel.agree import Votes
+
+WALL_TIME = 1  # a vote: less than that of SIGINT (2) and of SIGTERM (15)
+
 
 class Stop:
-  """Why to leave early: a signal or the time limit. The second signal leaves at once."""
+  """Why to leave early: a signal or the time limit. The second signal leaves at once.
 
-  def __init__(self, started: float, minutes: float | None):
+  One process (`votes` None) leaves after the step in which it hears. Several vote with every step,
+  and all learn the outcome one step later, with the metrics: they leave after the same step,
+  whichever of them heard.
+  """
+
+  def __init__(self, started: float, minutes: float | None, votes: Votes | None = None):
     self._deadline = math.inf if minutes is None else started + 60 * minutes
-    self.signal: int | None = None
+    self._votes, self._verdict = votes, 0
+    self._heard_signal: int | None = None
     self._old: dict[int, Any] = {}
 
   def __enter__(self):
@@ -26,17 +38,40 @@ class Stop:
       signal.signal(number, handler)
 
   def _heard(self, number: int, _frame) -> None:
-    if self.signal is not None:
+    if self._heard_signal is not None:
       os._exit(128 + number)
-    self.signal = number
+    self._heard_signal = number
     os.write(2, b'\nfinishing this step, then saving; once more leaves at once\n')
+
+  def _wish(self) -> int:
+    """A signal's number, WALL_TIME, or 0 to go on."""
+    return self._heard_signal or WALL_TIME * (time.monotonic() >= self._deadline)
+
+  def vote(self) -> jax.Array | None:
+    """What this process wishes, on its way to all; None where there is one."""
+    return None if self._votes is None else self._votes.cast(self._wish())
+
+  def hear(self, vote: jax.Array | None) -> None:
+    """Takes the outcome of an earlier vote."""
+    if vote is not None:
+      self._verdict = max(self._verdict, int(vote))
+
+  def _decided(self) -> int:
+    return self._wish() if self._votes is None else self._verdict
+
+  @property
+  def signal(self) -> int | None:
+    """The number of the signal to leave for, if it is one; the same on all processes."""
+    decided = self._decided()
+    return decided if decided > WALL_TIME else None
 
   @property
   def reason(self) -> str | None:
-    """'SIGTERM', 'SIGINT', 'wall time' or None."""
-    if self.signal is not None:
-      return signal.Signals(self.signal).name
-    return 'wall time' if time.monotonic() >= self._deadline else None
+    """'SIGTERM', 'SIGINT', 'wall time' or None; the same on all processes."""
+    decided = self._decided()
+    if decided > WALL_TIME:
+      return signal.Signals(decided).name
+    return 'wall time' if decided else None
 
 
 class Clock:

@@ -69,6 +69,15 @@ class JsonLines:
     self._file.close()
 
 
+class Silent:
+  """In place of any writer here, on the processes that leave writing to the first."""
+
+  def write(self, *_) -> None:
+    pass
+
+  update = say = close = write
+
+
 class TensorBoard:
   """Event files under workdir/tensorboard; a resumed run hides what came after its step."""
 
@@ -141,7 +150,7 @@ def duration(seconds: float) -> str:
 
 def check_writable(workdir: Path) -> None:
   """Makes the folder and tries to write in it. Raises UserError."""
-  probe = workdir / f'.write-test-{os.getpid()}'
+  probe = workdir / f'.write-test-{os.uname().nodename}-{os.getpid()}'
   try:
     workdir.mkdir(parents=True, exist_ok=True)
     probe.write_text('')

@@ -20,15 +20,27 @@ from sgnjax.data import pipeline
 from sgnjax.errors import UserError
 from sgnjax.models import build, count
 from sgnjax.models.decoder import Decoder
+from sgnjax.parallel import feed
+from sgnjax.parallel.agree import (
+  Votes,
+  check_mesh,
+  check_same,
+  check_shared,
+  first,
+  of_first,
+  wait_for_all,
+)
+from sgnjax.parallel.hosts import say_when_lost
 from sgnjax.parallel.mesh import make_mesh, row_shards
 from sgnjax.train import state as state_lib
 from sgnjax.train.checkpoint import Checkpoints, check_same_tokenizer, committed
-from sgnjax.train.evaluation import check_eval, describe, evaluate, measures, place
+from sgnjax.train.evaluation import check_eval, describe, evaluate, measures
 from sgnjax.train.initial import start_from
 from sgnjax.train.leave import Clock, Stop
 from sgnjax.train.log import (
   JsonLines,
   Progress,
+  Silent,
   TensorBoard,
   check_writable,
   mark,
@@ -50,6 +62,9 @@ def train(config: ConfigDict, workdir: str | Path) -> dict:
 
   A resumed run is the straight one bit for bit: parameters, optimiser, batches and logged losses.
 
+  Several processes (`sgnjax.parallel.hosts`) call this together, with one workdir; all return the
+  same, and the first writes and prints for all.
+
   Raises UserError for a workdir that cannot be written or holds another run, for settings that
   cannot be, and for a loss that is not finite; LeakError when the audit fails.
   """
@@ -58,32 +73,40 @@ def train(config: ConfigDict, workdir: str | Path) -> dict:
   _check_same_run(config, workdir)
   _check(config)
   optimiser = make_optimiser(config)
-  if config.train.steps in committed(workdir):
+  check_shared(workdir)
+  check_same(config=config_lib.fingerprint(config))
+  if of_first(config.train.steps in committed(workdir)):
     records = read_records(workdir)
     leaky = any(r.get('leaky') for r in records)
-    print(f'{workdir} is finished: {config.train.steps} steps')
+    if first():
+      print(f'{workdir} is finished: {config.train.steps} steps')
     return _result(config, 'finished', config.train.steps, records, leaky)
   mesh = make_mesh(config)
+  check_mesh(mesh)
   check_batch(config, row_shards(mesh))
   if config.train.compile_cache:
     use_compile_cache()
   corpus = pipeline.load(config)
   check_same_tokenizer(workdir, corpus.tokenizer)
+  text = _identity(corpus)
+  check_same(**{'the text (data.*)': text})
   model = make_model(config, corpus.tokenizer)
   audited = audit.gate(config, vocab=model.vocab)
   with contextlib.ExitStack() as stack:
     checkpoints = Checkpoints(workdir, config, corpus.tokenizer)
     stack.callback(checkpoints.close)
-    serialised = json.dumps(config_lib.serialise(config), indent=2)
-    write_atomically(workdir / 'config.json', serialised + '\n')
-    write_atomically(workdir / 'audit.json', json.dumps(audited.to_json(), indent=2) + '\n')
-    write_atomically(workdir / 'tokenizer.json', json.dumps(corpus.tokenizer.to_json()) + '\n')
-    run = _Run(config, workdir, corpus, model, optimiser, mesh, checkpoints, audited.leaky)
+    say_when_lost(lambda: _last_saved(workdir))
+    if first():
+      serialised = json.dumps(config_lib.serialise(config), indent=2)
+      write_atomically(workdir / 'config.json', serialised + '\n')
+      write_atomically(workdir / 'audit.json', json.dumps(audited.to_json(), indent=2) + '\n')
+      write_atomically(workdir / 'tokenizer.json', json.dumps(corpus.tokenizer.to_json()) + '\n')
+    run = _Run(config, workdir, corpus, text, model, optimiser, mesh, checkpoints, audited.leaky)
     for writer in (run.jsonl, run.board, run.progress):
       stack.callback(writer.close)
     run.introduce()
-    stop = stack.enter_context(Stop(started, config.train.wall_minutes))
-    return run.go(stop)
+    votes = Votes(mesh) if jax.process_count() > 1 else None
+    return run.go(stack.enter_context(Stop(started, config.train.wall_minutes, votes)))
 
 
 def make_model(config: ConfigDict, tokenizer: Any) -> Decoder:
@@ -111,6 +134,12 @@ def _identity(corpus: pipeline.Corpus) -> str:
   return digest.hexdigest()
 
 
+def _last_saved(workdir: Path) -> str:
+  steps = committed(workdir)
+  where = f'the last saved step is {steps[-1]}' if steps else 'nothing was saved yet'
+  return f'{where} ({workdir}); the same command resumes'
+
+
 def _check(config: ConfigDict) -> None:
   for key in ('log_every', 'eval_every', 'checkpoint_every'):
     if config.train[key] < 1:
@@ -118,10 +147,6 @@ def _check(config: ConfigDict) -> None:
   if config.train.wall_minutes is not None and config.train.wall_minutes <= 0:
     raise UserError(
       f'train.wall_minutes={config.train.wall_minutes}: expected more than 0, or none'
-    )
-  if jax.process_count() > 1:
-    raise UserError(
-      f'{jax.process_count()} processes: training runs in one process in this version'
     )
   check_eval(config)
 
@@ -156,19 +181,23 @@ def _result(
 class _Run:
   """One process's share of a run: the state, what is in flight, and where it is written."""
 
-  def __init__(self, config, workdir, corpus, model, optimiser, mesh, checkpoints, leaky):
-    self.config, self.workdir, self.corpus, self.leaky = config, workdir, corpus, leaky
+  def __init__(self, config, workdir, corpus, text, model, optimiser, mesh, checkpoints, leaky):
+    self.config, self.workdir, self.leaky = config, workdir, leaky
+    self.corpus, self.text = corpus, text
     self.mesh, self.checkpoints = mesh, checkpoints
     self.model = model
-    self.batches = pipeline.train_iterator(config, corpus)
-    self.resumed = checkpoints.latest
-    if self.resumed is None:
+    self.rows = feed.rows(mesh, config.train.batch)
+    self.batches = pipeline.train_iterator(config, corpus, rows=self.rows)
+    # All resume from what the first process sees: a network file system may show others less.
+    self.resumed = of_first(checkpoints.latest or 0)
+    self.best = min(checkpoints.scores.values(), default=math.inf)
+    if not self.resumed:
       self.state = state_lib.create(config, model, optimiser, mesh)
       self.pending, step = [], 0
     else:
       abstract = state_lib.abstract(config, model, optimiser, mesh)
-      self.state, data = checkpoints.restore(abstract)
-      if data['text'] != _identity(corpus):
+      self.state, data = checkpoints.restore(abstract, self.resumed)
+      if data['text'] != text:
         raise UserError(
           f"the text ({corpus.source}) is not the one that '{workdir}' was trained on; resume with "
           'the same text, or use another --workdir=DIR'
@@ -178,9 +207,11 @@ class _Run:
     self.step = step  # dispatched steps
     self.in_flight: collections.deque = collections.deque()
     self.clock, self.interval = Clock(), Clock()
-    self.jsonl = JsonLines(workdir, step, leaky=leaky)
-    self.board = TensorBoard(workdir, step, leaky=leaky)
-    self.progress = Progress(config.train.steps, step, show=config.train.progress, leaky=leaky)
+    self.jsonl = self.board = self.progress = Silent()
+    if first():
+      self.jsonl = JsonLines(workdir, step, leaky=leaky)
+      self.board = TensorBoard(workdir, step, leaky=leaky)
+      self.progress = Progress(config.train.steps, step, show=config.train.progress, leaky=leaky)
     self.train_step = make_train_step(model, optimiser, config, mesh)
     self.eval_step = make_eval_step(model, mesh)
     self.finite = jax.jit(
@@ -192,39 +223,44 @@ class _Run:
     from clu import parameter_overview
 
     say = self.progress.say
-    if self.resumed is not None:
+    if self.resumed:
       say(f'resuming {self.workdir} from step {self.resumed}')
     elif self.config.init_from is not None:
       params, lines = start_from(self.config, self.corpus.tokenizer, self.state.params)
       self.state = self.state.replace(params=params)
       say('\n'.join(lines))
-    table = parameter_overview.get_parameter_overview(self.state.params, include_stats=False)
     total = count(self.model, self.state.params)
-    write_atomically(
-      self.workdir / 'parameters.txt',
-      f'{table}\nWithout the padding of the vocabulary: {total:,}\n',
-    )
+    if first():
+      table = parameter_overview.get_parameter_overview(self.state.params, include_stats=False)
+      write_atomically(
+        self.workdir / 'parameters.txt',
+        f'{table}\nWithout the padding of the vocabulary: {total:,}\n',
+      )
     say(f'{total:,} parameters; {self.corpus.source}')
+    if jax.process_count() > 1:
+      say(f'{jax.process_count()} processes, {self.mesh.size} devices')
     if self.leaky:
       say('allow_leak: this model sees the future; every number of it says LEAKY')
 
   def go(self, stop: Stop) -> dict:
     """Steps until the end or a reason to leave."""
-    c, reason = self.config.train, None
+    c, reason, self.stop = self.config.train, None, stop
     while self.step < c.steps and reason is None:
-      batch = place(next(self.batches), self.mesh)
+      batch = feed.place(next(self.batches), self.mesh, self.rows.start, c.batch)
       self.state, metrics = self.train_step(self.state, batch)
       self.step += 1
-      self.in_flight.append((self.step, metrics))
+      self.in_flight.append((self.step, metrics, stop.vote()))
       self.collect(1)  # the step before; this one is on the device
       last = self.step == c.steps
       validation = None
       if last or self.step % c.eval_every == 0:
         validation = self.evaluate()
       reason = None if last else stop.reason
-      if last or reason or self.step % c.checkpoint_every == 0 or self._is_best(validation):
+      best = validation is not None and validation < self.best
+      if last or reason or self.step % c.checkpoint_every == 0 or best:
         self.save(validation)
     self.checkpoints.wait()
+    wait_for_all('the last record is written')
     records = read_records(self.workdir)
     if reason is None:
       return _result(self.config, 'finished', self.step, records, self.leaky)
@@ -233,14 +269,11 @@ class _Run:
     )
     return _result(self.config, reason, self.step, records, self.leaky, stop.signal)
 
-  def _is_best(self, validation: float | None) -> bool:
-    best = min(self.checkpoints.scores.values(), default=math.inf)
-    return validation is not None and validation < best
-
   def collect(self, leave: int) -> None:
-    """Reads the metrics of finished steps, all but the newest `leave`."""
+    """Reads the metrics of finished steps, all but the newest `leave`, and what was voted there."""
     while len(self.in_flight) > leave:
-      step, metrics = self.in_flight.popleft()
+      step, metrics, vote = self.in_flight.popleft()
+      self.stop.hear(vote)
       found = {k: v.item() for k, v in jax.device_get(metrics).items()}
       if not (math.isfinite(found['loss']) and math.isfinite(found['grad_norm'])):
         said = f'loss {found["loss"]}, gradient norm {found["grad_norm"]}{mark(self.leaky)}'
@@ -309,8 +342,9 @@ class _Run:
     data = {
       'iterator': self.batches.get_state(),
       'pending': self.pending,
-      'text': _identity(self.corpus),
+      'text': self.text,
     }
     self.checkpoints.save(self.state, data, validation)
+    self.best = min(self.best, math.inf if validation is None else validation)
     for clock in (self.clock, self.interval):
       clock.resume()
