@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 from ml_collections import ConfigDict
 
 from sgnjax import audit
@@ -10,6 +11,7 @@ from sgnjax import config as config_lib
 from sgnjax.data import pipeline
 from sgnjax.errors import UserError
 from sgnjax.models import build
+from sgnjax.parallel.agree import first
 from sgnjax.parallel.mesh import make_mesh, replicated
 from sgnjax.train.checkpoint import load_params
 from sgnjax.train.evaluation import check_eval, describe, evaluate
@@ -39,12 +41,13 @@ def run(config: ConfigDict, workdir: Path) -> int:
       f"the text ({corpus.source}) has another vocabulary than that of workdir '{workdir}'"
     )
   mesh = make_mesh(config)
-  params = jax.device_put(params, replicated(mesh))
+  params = jax.device_put(jax.tree.map(np.asarray, params), replicated(mesh))
   model = build(config, vocab=tokenizer.vocab_size)
   record = evaluate(config, corpus, make_eval_step(model, mesh), params, mesh, step)
   if leaky:
     record['leaky'] = True
   record['config_hash'] = config_lib.fingerprint(trained)
-  write_atomically(workdir / 'eval.json', json.dumps(record, indent=2) + '\n')
-  print(describe(record, leaky))
+  if first():
+    write_atomically(workdir / 'eval.json', json.dumps(record, indent=2) + '\n')
+    print(describe(record, leaky))
   return 0

@@ -67,6 +67,7 @@ def connected(hosts: ConfigDict, env: Mapping[str, str] = os.environ) -> Iterato
     if value < 1:
       raise UserError(f'hosts.{key}_seconds={value}: expected at least 1')
   if found is not None and _run is None:
+    _check_reachable(found, start)
     _run = _Run(found, start, heartbeat)
     _connect(_run, end)
   try:
@@ -78,17 +79,22 @@ def connected(hosts: ConfigDict, env: Mapping[str, str] = os.environ) -> Iterato
     raise
 
 
+def _check_reachable(found: Found, seconds: int) -> None:
+  """Raises UserError where JAX would die from C++."""
+  if found.address is None:
+    return
+  if found.index == 0:
+    _check_free(os.environ.get('JAX_COORDINATOR_BIND_ADDRESS') or found.address)
+  else:
+    _wait_for(found.address, seconds)
+
+
 def _connect(run: _Run, end: int) -> None:
   import jax
 
   found = run.found
   # JAX would take SIGTERM for itself; the training loop hears it.
   jax.config.update('jax_enable_preemption_service', False)
-  if found.address is not None:
-    if found.index == 0:
-      _check_free(found.address, os.environ.get('JAX_COORDINATOR_BIND_ADDRESS'))
-    else:
-      _wait_for(found.address, run.start)
   _speak_on_abort()
   by_jax = found.method if found.method in BY_JAX else None
   try:
@@ -110,9 +116,9 @@ def _connect(run: _Run, end: int) -> None:
   run.index, run.count = jax.process_index(), jax.process_count()
 
 
-def _check_free(address: str, bind: str | None) -> None:
-  """JAX dies without a word where the port is taken, and shares it with another run unasked."""
-  port = int((bind or address).rsplit(':', 1)[1])
+def _check_free(address: str) -> None:
+  """JAX crashes where the port is taken, or shares it with another run unasked."""
+  port = int(address.rsplit(':', 1)[1])
   try:
     socket.create_server(('', port)).close()
   except OSError as error:

@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.experimental import multihost_utils
 from ml_collections import ConfigDict
 
 from sgnjax.train.checkpoint import load_params
@@ -37,7 +38,9 @@ def start_from(config: ConfigDict, tokenizer: Any, params: Any) -> tuple[Any, li
       whole.append(path)
       value = source
     else:
-      value = _resized(path, np.asarray(source), np.asarray(leaf), old_config, config)
+      # Fetched whole: among several processes each may hold a part of it.
+      fresh = multihost_utils.process_allgather(leaf, tiled=True)
+      value = _resized(path, np.asarray(source), np.asarray(fresh), old_config, config)
       if value is None:
         missing.append(f'{path} (shape {source.shape}, here {leaf.shape})')
         return leaf
