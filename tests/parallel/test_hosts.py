@@ -1,15 +1,21 @@
 """Processes of four fake devices that talk over loopback, beside one of eight."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from configs import base
+from sgnjax.errors import UserError
+from sgnjax.parallel import hosts
+from sgnjax.parallel.discovery import detect
 from sgnjax.train import loop
 from sgnjax.train.checkpoint import committed
 from sgnjax.train.log import read_records
@@ -17,6 +23,18 @@ from tests.train.tiny import tiny
 
 ROOT = Path(__file__).parents[2]
 HEARTBEAT = 10
+PLAIN = {'JAX_COORDINATOR_ADDRESS': 'a:1', 'JAX_NUM_PROCESSES': '2', 'JAX_PROCESS_ID': '1'}
+STEP = {
+  'SLURM_JOB_ID': '7',
+  'SLURM_STEP_ID': '0',
+  'SLURM_STEP_NODELIST': 'n[017-019,031]',
+  'SLURM_STEP_NUM_NODES': '4',
+  'SLURM_STEP_NUM_TASKS': '4',
+  'SLURM_NTASKS': '8',  # of the job
+  'SLURM_PROCID': '2',
+  'SLURM_LOCALID': '0',
+}
+PER_GPU = {'SLURM_STEP_NUM_NODES': '2', 'SLURM_LOCALID': '1'}
 
 
 def free_port() -> int:
@@ -88,4 +106,139 @@ def test_sigterm_on_one_of_two_and_resumed_by_one(straight, tmp_path):
   assert result['step'] == 20
   np.testing.assert_allclose(losses(workdir), whole, rtol=1e-5)
   np.testing.assert_allclose(result['final']['loss'], final['loss'], rtol=1e-5)
-  print('largest difference', np.abs(np.subtract(losses(workdir), whole)).max())
+
+
+@pytest.mark.slow
+def test_kill_9_of_each_of_two_and_resumed_by_two(straight, tmp_path):
+  folder, whole, _ = straight
+  workdir = tmp_path / 'w'
+  more_saves = '--config.train.checkpoint_every=2'
+  saved = []
+  for victim, at in ((1, 5), (0, 11)):  # the coordinator last
+    running = start(folder, workdir, more_saves, event=f'{victim}:{at}:{signal.SIGKILL.value}')
+    running[victim].wait(timeout=240)
+    since = time.monotonic()
+    found = ends(running)
+    assert time.monotonic() - since < HEARTBEAT + 5
+    status, _, said = found[1 - victim]
+    assert status == hosts.LOST, said
+    saved.append(committed(workdir)[-1])
+    assert said.strip().endswith(
+      f'error: process {1 - victim} of 2 ends because another one was lost (killed, or silent for '
+      f'hosts.heartbeat_seconds={HEARTBEAT})\n'
+      f'the last saved step is {saved[-1]} ({workdir}); the same command resumes'
+    )
+  assert 2 <= saved[0] <= 6 < saved[1] <= 12
+  for status, _, said in ends(start(folder, workdir, more_saves)):
+    assert status == 0, said
+  np.testing.assert_allclose(losses(workdir), whole, rtol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('axes', [('fsdp', 'tensor', 'sequence'), ('sequence',)], ids='-'.join)
+def test_one_process_then_two_whose_mesh_spans_them(straight, tmp_path, axes):
+  folder, whole, _ = straight
+  workdir = tmp_path / 'w'
+  assert loop.train(tiny(folder, train__wall_minutes=1e-6), workdir)['step'] == 1
+  size = {1: 8, 3: 2}[len(axes)]
+  mesh = [f'--config.mesh.{axis}={size}' for axis in axes]
+  for status, _, said in ends(start(folder, workdir, '--config.mesh.data=1', *mesh)):
+    assert status == 0, said
+  np.testing.assert_allclose(losses(workdir), whole, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+  ('env', 'expected'),
+  [
+    ({}, None),
+    ({'JAX_NUM_PROCESSES': '1'}, None),
+    (PLAIN, ('variables', 'a:1', 2, 1, None)),
+    ({'SLURM_JOB_ID': '7', 'SLURM_NTASKS': '4', 'SLURM_PROCID': '0'}, None),  # no srun
+    (STEP | {'SLURM_STEP_NUM_TASKS': '1'}, None),
+    (STEP, ('slurm', 'n017:61447', 4, 2, None)),
+    (STEP | {'SLURM_STEP_NODELIST': 'a1,b[2-3]'}, ('slurm', 'a1:61447', 4, 2, None)),
+    (
+      STEP | {'SLURM_STEP_NODELIST': 'gpu-a', 'JAX_COORDINATOR_PORT': '9'},
+      ('slurm', 'gpu-a:9', 4, 2, None),
+    ),
+    (STEP | {'JAX_COORDINATOR_ADDRESS': 'h:5'}, ('variables', 'h:5', 4, 2, None)),
+    (STEP | PER_GPU, ('slurm', 'n017:61447', 4, 2, (1,))),
+    (STEP | PER_GPU | {'CUDA_VISIBLE_DEVICES': '0,1,2,3'}, ('slurm', 'n017:61447', 4, 2, (2, 3))),
+    (STEP | PER_GPU | {'CUDA_VISIBLE_DEVICES': '1'}, ('slurm', 'n017:61447', 4, 2, None)),
+    ({'OMPI_COMM_WORLD_SIZE': '2', 'OMPI_COMM_WORLD_RANK': '0'}, ('ompi', None, None, None, None)),
+    ({'OMPI_COMM_WORLD_SIZE': '1'}, None),
+    ({'TPU_WORKER_HOSTNAMES': 'a,b', 'JAX_PLATFORMS': 'cpu'}, None),
+  ],
+)
+def test_what_the_environment_says(env, expected):
+  assert detect('auto', env) == expected
+
+
+@pytest.mark.parametrize(
+  ('method', 'env', 'said'),
+  [
+    (
+      'auto',
+      {'JAX_PROCESS_ID': '0'},
+      'JAX_PROCESS_ID=0 is set, but not JAX_COORDINATOR_ADDRESS',
+    ),
+    ('auto', {'JAX_COORDINATOR_ADDRESS': 'a:1'}, 'but not JAX_NUM_PROCESSES and JAX_PROCESS_ID'),
+    ('auto', PLAIN | {'JAX_PROCESS_ID': '2'}, 'from 0 to one below'),
+    ('auto', PLAIN | {'JAX_PROCESS_ID': 'x'}, 'JAX_PROCESS_ID=x: expected a whole number'),
+    ('auto', PLAIN | {'JAX_COORDINATOR_ADDRESS': 'a'}, 'expected HOST:PORT'),
+    ('auto', STEP | PLAIN, 'but srun started this as process 2 of 4'),
+    ('auto', {k: v for k, v in STEP.items() if k != 'SLURM_PROCID'}, 'but SLURM_PROCID is not set'),
+    ('variables', {}, 'none of JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES, JAX_PROCESS_ID is set'),
+    ('slrm', {}, "did you mean 'slurm'"),
+  ],
+)
+def test_what_the_environment_may_not_say(method, env, said):
+  with pytest.raises(UserError, match=re.escape(said)):
+    detect(method, env)
+
+
+def waiting(**keys):
+  settings = base.get_config().hosts
+  settings.start_seconds = 1
+  settings.update(keys)
+  return settings
+
+
+def connect(env, **keys):
+  with hosts.connected(waiting(**keys), env):
+    pass
+
+
+def test_process_0_that_does_not_answer():
+  address = f'127.0.0.1:{free_port()}'
+  with pytest.raises(UserError, match=f'does not answer at {address} after 1 s .*refused'):
+    connect(PLAIN | {'JAX_COORDINATOR_ADDRESS': address})
+
+
+def test_a_port_that_is_taken():
+  with socket.create_server(('', 0)) as server:
+    address = f'127.0.0.1:{server.getsockname()[1]}'
+    with pytest.raises(UserError, match=r'cannot listen on port .*another run'):
+      connect(PLAIN | {'JAX_COORDINATOR_ADDRESS': address, 'JAX_PROCESS_ID': '0'})
+
+
+def test_one_process_connects_nothing():
+  connect({})
+  assert hosts.leave(3) == 3
+  with pytest.raises(UserError, match=r'hosts\.end_seconds=0'):
+    connect({}, end_seconds=0)
+
+
+def test_a_job_of_one_process():
+  with pytest.raises(UserError, match='job sample runs in one process, and this is process 1 of 2'):
+    hosts.check_alone('sample', waiting(), PLAIN)
+
+
+@pytest.mark.slow
+def test_processes_that_do_not_come(tmp_path):
+  one, other = start(tmp_path, tmp_path / 'w', '--config.hosts.start_seconds=8')
+  other.kill()
+  (status, _, said), _ = ends([one, other])
+  assert status == 2
+  assert said.strip().splitlines()[-1].startswith('error: the processes of this run at 127.0.0.1:')
+  assert 'did not find each other in 8 s (hosts.start_seconds)' in said
