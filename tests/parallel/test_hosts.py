@@ -42,15 +42,18 @@ def free_port() -> int:
     return server.getsockname()[1]
 
 
-def start(folder: Path, workdir: Path, *flags: str, processes: int = 2, event: str = ''):
-  """The processes of one run, of eight devices together: `launch/main.py`, as a user starts it."""
+def start(folder: Path, workdir: Path, *flags: str, event: str = '', second: tuple = ()):
+  """Two processes of one run, of four devices each: `launch/main.py`, as a user starts it.
+
+  event: see `two.py`; second: flags of the second process alone.
+  """
   env = {k: v for k, v in os.environ.items() if not k.startswith(('JAX_', 'SLURM_', 'OMPI_'))}
   env |= {
     'TWO_FOLDER': str(folder),
     'JAX_PLATFORMS': 'cpu',
-    'XLA_FLAGS': os.environ['XLA_FLAGS'].replace('count=8', f'count={8 // processes}'),
+    'XLA_FLAGS': os.environ['XLA_FLAGS'].replace('count=8', 'count=4'),
     'JAX_COORDINATOR_ADDRESS': f'127.0.0.1:{free_port()}',
-    'JAX_NUM_PROCESSES': str(processes),
+    'JAX_NUM_PROCESSES': '2',
   }
   if event:
     env['TWO_EVENT'] = event
@@ -58,14 +61,14 @@ def start(folder: Path, workdir: Path, *flags: str, processes: int = 2, event: s
   command += [f'--workdir={workdir}', f'--config.hosts.heartbeat_seconds={HEARTBEAT}']
   return [
     subprocess.Popen(
-      command,
+      [*command, *(second if index else ())],
       cwd=ROOT,
       env=env | {'JAX_PROCESS_ID': str(index)},
       stdout=subprocess.PIPE,
       stderr=subprocess.PIPE,
       text=True,
     )
-    for index in range(processes)
+    for index in range(2)
   ]
 
 
@@ -242,3 +245,23 @@ def test_processes_that_do_not_come(tmp_path):
   assert status == 2
   assert said.strip().splitlines()[-1].startswith('error: the processes of this run at 127.0.0.1:')
   assert 'did not find each other in 8 s (hosts.start_seconds)' in said
+
+
+@pytest.mark.slow
+def test_processes_that_do_not_belong_together(straight, tmp_path):
+  folder, other, shared = straight[0], f'--workdir={tmp_path}/other', tmp_path / 'shared'
+  for second, said in (
+    (other, f"workdir '{shared}' is not shared: process 1 does not see what process 0 writes"),
+    ('--config.seed=1', 'config of process 1 is not that of process 0'),
+    ('--config.mesh.data=4', 'config of process 1 is not that of process 0'),
+  ):
+    (status, _, error), (second_status, _, second_error) = ends(
+      start(folder, shared, second=(second,))
+    )
+    assert (status, second_status) == (2, 2), error + second_error
+    assert f'error: {said}' in error
+    assert said.split(':')[-1] in second_error
+  found = ends(start(folder, shared, '--config.mesh.data=4'))
+  for status, _, error in found:
+    assert status == 2
+    assert 'the mesh of 4 devices has none of process 1 of 2; set mesh.data=-1' in error
