@@ -118,13 +118,25 @@ def get_config() -> ConfigDict:
   c.model.baselines.levels = 5  # haar: averages over 2, 4, ..., 2^levels tokens
 
   c.data = ConfigDict()
-  c.data.name = 'embedded'  # embedded | text (needs data.path) | tiny_shakespeare (TFDS)
-  c.data.path = optional(str)  # a file or a folder of text
+  # embedded | text (needs data.path) | a set of sgnjax/data/sets.py, by TFDS or from data.path
+  c.data.name = 'embedded'
+  c.data.path = optional(str)  # a file or a folder of text, or of a set's plain files
   c.data.dir = optional(str)  # TFDS data_dir; None: TFDS's own default
-  c.data.validation = 0.1  # share of the text, taken from its end
-  c.data.tokenizer = 'char'  # char | byte
+  c.data.slice = optional(str)  # of the train split, as TFDS takes it: ':1%' or ':100000'
+  c.data.validation = 0.1  # share of a text without parts, taken from its end
+  c.data.task = 'lm'  # lm | classify (a document and its label a row)
+  c.data.tokenizer = 'char'  # char | byte | word | gpt2 | bpe | unigram
+  # a tokenizer.json, as a run or --job=tokenizer writes it; gpt2: a folder of its two files
+  c.data.tokenizer_path = optional(str)
+  c.data.vocab_size = optional(int)  # word: the most frequent; --job=tokenizer: what it trains
+  c.data.cache_dir = optional(str)  # for tokens of long texts; None: the user's cache folder
+  c.data.packing = False  # documents packed into rows, none seeing another
+  c.data.mixture = ()  # other sets, ((name, weight), ...) or ((name, weight, path), ...)
+  c.data.mixture_rate = 0.25  # probability that a step has a batch of one of them too
   c.data.stride = 1  # tokens between the starts of training windows
   c.data.threads = 2  # reader threads of the input pipeline
+  c.data.workers = 0  # reader processes, instead of threads
+  c.data.prefetch = 8  # batches read ahead
 
   c.train = ConfigDict()
   c.train.steps = 600

@@ -1,33 +1,42 @@
-"""Batches of tokens in an order that seed and step alone decide.
+"""From a config to batches, in an order that seed and step alone decide.
 
 Targets are shifted here, never in a model: `targets[:, j]` is the token after `tokens[:, j]`. A
 target of -1 is not scored. B: rows, L: context.
 """
 
-import sys
+import hashlib
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
-import grain
 import numpy as np
 from ml_collections import ConfigDict
 
-from sgnjax.data import sources, tokenizers
+from sgnjax.data import cache, sources, tokenizers
+from sgnjax.data.rows import Batch, InOrder, Labelled, Packed, Rows, Windows, windows
+from sgnjax.data.steps import Augment, Shuffled, Steps, part
 from sgnjax.errors import UserError, check_choice
 
-Batch = dict[str, np.ndarray]
+TASKS = ('lm', 'classify')
 
 
 @dataclass(frozen=True)
 class Corpus:
-  """Tokens (N,) int32 by split, with what their losses are compared by.
+  """Tokens (N,) of each split, with what their losses are compared by.
 
+  splits: int32, or uint16 where that is enough; they may lie on the disk.
   bytes_per_token: UTF-8 bytes of a split's text over its tokens; nats per token over (ln 2 times
     this) are bits per byte.
   characters_per_token: the same for characters (an invalid byte counts as one).
   unigram_nats: cross-entropy, nats per token, of a split's tokens under the frequencies of the
     train split's tokens with one added to each count. A model that learnt anything is below it.
   source: a phrase that says where the text came from.
+  words_per_token: words by white space, an end of line being one: nats per token over this are
+    those per word of PTB and WikiText.
+  ends: (D,) where the documents of a split end. labels: (D,) of each, where there are any; classes:
+    how many there are, None where labels are numbers.
+  identity: names text and tokens of all splits; equal for the same ones, wherever they lie.
   """
 
   splits: dict[str, np.ndarray]
@@ -36,90 +45,143 @@ class Corpus:
   unigram_nats: dict[str, float]
   tokenizer: tokenizers.Tokenizer
   source: str
+  words_per_token: dict[str, float] = field(default_factory=dict)
+  ends: dict[str, np.ndarray] = field(default_factory=dict)
+  labels: dict[str, np.ndarray] = field(default_factory=dict)
+  classes: int | None = None
+  identity: str = ''
 
 
-def load(config: ConfigDict) -> Corpus:
-  """Reads and tokenizes the text that `config.data` names.
+def load(config: ConfigDict, tokenizer: tokenizers.Tokenizer | None = None) -> Corpus:
+  """Reads and tokenizes what `config.data` names; tokenizer: instead of the one it names.
 
-  Raises UserError for every wrong `data` key, and for a split shorter than context + 1 tokens.
+  Raises UserError for every wrong `data` key, and for a split that is too short for a row.
   """
   tokenizers.check_kind(config.data.tokenizer)
-  texts, origin = sources.load_text(config)
-  whole = texts['train'][:0].join(texts.values())
-  tokenizer = tokenizers.make(config.data.tokenizer, whole)
-  splits = {split: tokenizer.encode(text) for split, text in texts.items()}
-  least = config.model.context + 1
-  if min(map(len, splits.values())) < least:
-    lengths = ', '.join(f'{split} {len(ids):,}' for split, ids in splits.items())
-    raise UserError(
-      f'{origin} is too short: tokens {lengths}, and model.context={config.model.context} needs '
-      f'{least:,} in each; lower model.context, give more text, or change data.validation'
-    )
-  counts = np.bincount(splits['train'], minlength=tokenizer.vocab_size) + 1
+  check_choice('data.task', config.data.task, TASKS)
+  if config.data.packing and config.data.task != 'lm':
+    raise UserError(f'data.packing is of data.task=lm, and this is {config.data.task}')
+  texts, origin, classes = sources.load(config)
+  if config.data.task == 'classify' and texts['train'].labels is None:
+    raise UserError(f'data.task=classify needs labels, and {origin} has none')
+  tokenizer = tokenizer or _tokenizer(config, texts)
+  found = {
+    split: cache.tokenize(config, documents, tokenizer, f'{config.data.name} {split}')
+    for split, documents in texts.items()
+  }
+  splits = {split: tokens.ids for split, tokens in found.items()}
+  counts = found['train'].counts + 1
   nats = np.log(counts.sum()) - np.log(counts)
-  return Corpus(
+  each = {split: max(1, len(tokens.ids)) for split, tokens in found.items()}
+  identity = hashlib.sha256(json.dumps([[s, t.key] for s, t in found.items()]).encode())
+  corpus = Corpus(
     splits=splits,
-    bytes_per_token={s: len(_bytes(t)) / len(splits[s]) for s, t in texts.items()},
-    characters_per_token={s: len(_characters(t)) / len(splits[s]) for s, t in texts.items()},
-    unigram_nats={s: float(nats[ids].mean()) for s, ids in splits.items()},
+    bytes_per_token={s: t.text_bytes / each[s] for s, t in found.items()},
+    characters_per_token={s: t.characters / each[s] for s, t in found.items()},
+    unigram_nats={s: float(t.counts @ nats) / each[s] for s, t in found.items()},
     tokenizer=tokenizer,
     source=origin,
+    words_per_token={s: t.words / each[s] for s, t in found.items()},
+    ends={s: t.ends for s, t in found.items()},
+    labels={s: t.labels for s, t in found.items() if t.labels is not None},
+    classes=classes,
+    identity=identity.hexdigest(),
+  )
+  _check_lengths(config, corpus)
+  return corpus
+
+
+def _tokenizer(config: ConfigDict, texts: dict[str, sources.Documents]) -> tokenizers.Tokenizer:
+  """What `config.data` names; a vocabulary that takes a pass over long texts is kept."""
+  data = config.data
+
+  def make() -> tokenizers.Tokenizer:
+    return tokenizers.for_texts(
+      config,
+      texts['train'].texts,
+      lambda: (text for documents in texts.values() for text in documents.texts()),
+    )
+
+  if data.tokenizer not in ('char', 'word') or data.tokenizer_path is not None:
+    return make()
+  keys = [documents.key for documents in texts.values()]
+  what = f'{data.tokenizer} {data.vocab_size} {keys[:1] if data.tokenizer == "word" else keys}'
+  size = sum(documents.size for documents in texts.values())
+  return tokenizers.from_json(cache.remembered(config, size, what, lambda: make().to_json()))
+
+
+def _check_lengths(config: ConfigDict, corpus: Corpus) -> None:
+  context = config.model.context
+  if config.data.task == 'classify':
+    least, sizes, unit = 1, {s: len(e) for s, e in corpus.ends.items()}, 'documents'
+  elif config.data.packing:
+    least, unit = 1, 'documents of two tokens'
+    sizes = {s: int(np.sum(np.diff(e, prepend=0) > 1)) for s, e in corpus.ends.items()}
+  else:
+    least, sizes, unit = context + 1, {s: len(t) for s, t in corpus.splits.items()}, 'tokens'
+  if min(sizes.values()) < least:
+    lengths = ', '.join(f'{split} {size:,}' for split, size in sizes.items())
+    why = f'model.context={context} needs {least:,}' if unit == 'tokens' else 'one is needed'
+    raise UserError(
+      f'{corpus.source} is too short: {unit} {lengths}, and {why} in each; lower model.context, '
+      'give more text, or change data.validation'
+    )
+
+
+def _rows(config: ConfigDict, corpus: Corpus, split: str, stride: int) -> Rows:
+  """The rows of a split under the config's task."""
+  tokens, context = corpus.splits[split], config.model.context
+  if config.data.task == 'classify':
+    return Labelled(tokens, corpus.ends[split], corpus.labels[split], context)
+  if config.data.packing:
+    return Packed(tokens, corpus.ends[split], context)
+  return Windows(tokens, context, stride)
+
+
+def shuffled(
+  config: ConfigDict, corpus: Corpus, rows: slice | None = None, augment: Augment | None = None
+) -> Shuffled:
+  """The batches of `train_iterator` by the number of their step."""
+  batch, stride = _at_least(1, config, 'train.batch'), _at_least(1, config, 'data.stride')
+  mine, seed = part(rows, batch), _at_least(0, config, 'seed')
+  if not mine:
+    raise UserError(f'rows {rows} of train.batch={batch}: expected at least one')
+  return Shuffled(_rows(config, corpus, 'train', stride), seed, batch, mine, augment)
+
+
+def steps(config: ConfigDict, batches: Any) -> Steps:
+  """Iterates over what `batches[step]` is, read ahead as `config.data` says."""
+  if not 0 <= config.data.mixture_rate <= 1:
+    raise UserError(f'data.mixture_rate={config.data.mixture_rate}: expected 0 to 1')
+  return Steps(
+    batches,
+    threads=_at_least(0, config, 'data.threads'),
+    workers=_at_least(0, config, 'data.workers'),
+    prefetch=_at_least(1, config, 'data.prefetch'),
   )
 
 
-def _bytes(text: sources.Text) -> bytes:
-  return text.encode() if isinstance(text, str) else text
-
-
-def _characters(text: sources.Text) -> str:
-  return text if isinstance(text, str) else text.decode(errors='replace')
-
-
 def train_iterator(
-  config: ConfigDict, corpus: Corpus, *, rows: slice | None = None
-) -> grain.DatasetIterator:
-  """Endless batches {'tokens', 'targets'} (b, L) int32: these rows of the global ones (None: all).
+  config: ConfigDict, corpus: Corpus, rows: slice | None = None, *, augment: Augment | None = None
+) -> Steps:
+  """Endless batches of the train split: `rows` of the global batch of train.batch (None: all).
 
-  Windows start at the multiples of `data.stride` in the train split and are shuffled anew each
-  epoch. Row i of the global batch of step s is element s * train.batch + i of that order, whatever
-  rows are read here. An epoch may end inside a batch.
+  data.task lm: {'tokens', 'targets'} (b, L) int32. Windows start at the multiples of `data.stride`;
+  with `data.packing` they are documents instead (`rows.Packed`), with a mask, segments and
+  positions. Task classify: a document and its label a row (`rows.Labelled`).
 
-  The iterator's state (`get_state`, `set_state`) is the number of the next step; `data.threads`
-  threads of this process read ahead (0: none). Raises UserError for a stride, batch or thread count
-  out of range.
+  Rows are shuffled anew each epoch. Row i of the global batch of step s is element
+  s * train.batch + i of that order, whatever rows are read here. An epoch may end inside a batch.
+
+  augment: changes each example by a generator that depends on (seed, step, row) alone.
+
+  The iterator's state (`get_state`, `set_state`) is the number of the next step. `data.threads`
+  threads or `data.workers` processes read `data.prefetch` batches ahead. Raises UserError for keys
+  out of range, and for a mixture, which `mixtures.train_iterator` reads.
   """
-  context, batch = config.model.context, _at_least(1, config, 'train.batch')
-  stride, threads = _at_least(1, config, 'data.stride'), _at_least(0, config, 'data.threads')
-  first, last, _ = (rows or slice(None)).indices(batch)
-  tokens = corpus.splits['train']
-  windows = (len(tokens) - context - 1) // stride + 1
-  # Grain seeds epoch e with seed + e: neighbouring seeds would share their epochs.
-  seed = int(np.random.SeedSequence(_at_least(0, config, 'seed')).generate_state(1)[0])
-  order = grain.MapDataset.range(windows).shuffle(seed=seed).repeat()
-  steps = _Steps(tokens, order, context, stride, batch, first, last - first)
-  options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=4 * threads)
-  return iter(grain.MapDataset.source(steps).to_iter_dataset(options))
-
-
-@dataclass(frozen=True)
-class _Steps:
-  """This process's batch of any step, by the step's number."""
-
-  tokens: np.ndarray
-  order: grain.MapDataset
-  context: int
-  stride: int
-  batch: int
-  first: int
-  rows: int
-
-  def __len__(self) -> int:
-    return sys.maxsize
-
-  def __getitem__(self, step: int) -> Batch:
-    start = step * self.batch + self.first
-    windows = np.array([self.order[start + i] for i in range(self.rows)])
-    return _shifted(self.tokens, windows * self.stride, self.context)
+  if config.data.mixture:
+    raise UserError(f'data.mixture={config.data.mixture}: this training reads one data set')
+  return steps(config, shuffled(config, corpus, rows, augment))
 
 
 def random_batches(
@@ -127,26 +189,32 @@ def random_batches(
 ) -> Iterator[Batch]:
   """The papers' evaluation: `count` batches of train.batch windows at uniformly random places.
 
-  Yields {'tokens', 'targets'} (B, L) int32, every target scored, the same for the same seed. Raises
-  UserError for an unknown split.
+  Packed documents and labelled ones are drawn as rows. Batches as in training, every target scored,
+  the same for the same seed. Raises UserError for an unknown split.
   """
   check_choice('split', split, corpus.splits)
-  tokens, context = corpus.splits[split], config.model.context
   batch = _at_least(1, config, 'train.batch')
   generator = np.random.default_rng(seed)
+  if config.data.task == 'classify' or config.data.packing:
+    rows = _rows(config, corpus, split, 1)
+    return (rows.take(drawn) for drawn in generator.integers(0, len(rows), (count, batch)))
+  tokens, context = corpus.splits[split], config.model.context
   starts = generator.integers(0, len(tokens) - context, (count, batch))
-  return (_shifted(tokens, row, context) for row in starts)
+  return (windows(tokens, row, context) for row in starts)
 
 
-def eval_windows(config: ConfigDict, corpus: Corpus, split: str) -> 'EvalWindows':
-  """The whole split in order, each token but the first scored exactly once.
+def eval_windows(config: ConfigDict, corpus: Corpus, split: str) -> 'EvalWindows | InOrder':
+  """The whole split in order, each token but the first of a text scored exactly once.
 
   Windows advance by `eval.stride` tokens (None: half the context), so a scored token has at least
-  context - stride tokens before it, but in the first window. Raises UserError for an unknown split
-  or a stride or batch out of range.
+  context - stride tokens before it, but in the first window. Packed documents are read as they are
+  packed: a document longer than the context goes on without what was before. Labelled documents are
+  a row each. Raises UserError for an unknown split or a stride or batch out of range.
   """
   check_choice('eval.split', split, corpus.splits)
-  context = config.model.context
+  context, batch = config.model.context, _at_least(1, config, 'eval.batch')
+  if config.data.task == 'classify' or config.data.packing:
+    return InOrder(_rows(config, corpus, split, 1), batch)
   stride = max(1, context // 2)
   if config.eval.stride is not None:
     stride = _at_least(1, config, 'eval.stride')
@@ -154,7 +222,7 @@ def eval_windows(config: ConfigDict, corpus: Corpus, split: str) -> 'EvalWindows
     raise UserError(
       f'eval.stride={stride} would skip tokens: expected 1 to model.context={context}'
     )
-  return EvalWindows(corpus.splits[split], context, stride, _at_least(1, config, 'eval.batch'))
+  return EvalWindows(corpus.splits[split], context, stride, batch)
 
 
 class EvalWindows:
@@ -177,26 +245,17 @@ class EvalWindows:
   def __iter__(self) -> Iterator[Batch]:
     for first in range(0, len(self._starts), self._batch):
       rows = np.minimum(np.arange(first, first + self._batch), len(self._starts) - 1)
-      out = _shifted(self._tokens, self._starts[rows], self._context)
+      out = windows(self._tokens, self._starts[rows], self._context)
       scored = self._scored[rows]
       scored[len(self._starts) - first :] = self._context
       old_BL = np.arange(self._context)[None, :] < scored[:, None]
       yield {'tokens': out['tokens'], 'targets': np.where(old_BL, np.int32(-1), out['targets'])}
 
 
-def _shifted(tokens: np.ndarray, starts: np.ndarray, context: int) -> Batch:
-  """The windows (B, L) at `starts` (B,) and their targets, one token later."""
-  window = tokens[starts[:, None] + np.arange(context + 1)[None, :]]
-  return {
-    'tokens': np.ascontiguousarray(window[:, :-1]),
-    'targets': np.ascontiguousarray(window[:, 1:]),
-  }
-
-
 def _at_least(least: int, config: ConfigDict, key: str) -> int:
   value = config
-  for part in key.split('.'):
-    value = value[part]
+  for name in key.split('.'):
+    value = value[name]
   if value < least:
     raise UserError(f'{key}={value}: expected at least {least}')
   return value

@@ -1,14 +1,15 @@
-"""Where the text comes from: Python itself, a file or folder, or TFDS. Nothing here uses a network.
+"""Where texts come from: Python itself, files, or TFDS. Nothing here uses a network.
 
 A text is `str`, or `bytes` as they lie on the disk when `data.tokenizer` is byte.
 """
 
 import ast
-import contextlib
 import difflib
-import io
+import hashlib
 import os
 import sysconfig
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,8 +18,7 @@ from ml_collections import ConfigDict
 from sgnjax.errors import UserError, check_choice
 
 Text = str | bytes
-
-NAMES = ('embedded', 'text', 'tiny_shakespeare')
+Example = tuple[Text, float | None]  # a document and its label
 
 # Standard-library files rich in English, present since Python 3.11 and on every platform.
 # fmt: off
@@ -31,47 +31,119 @@ MODULES = (
 # fmt: on
 
 
+@dataclass(frozen=True)
+class Documents:
+  """The documents of a split, read anew each time that they are asked for.
+
+  key: names their content. size: bytes, about, for the progress. separate: they are texts of their
+  own, with an end between them; otherwise parts of one text. labels: what a label is, 'class' or
+  'number'; None where there are none.
+  """
+
+  read: Callable[[], Iterable[Example]]
+  key: str
+  size: int
+  separate: bool = False
+  labels: str | None = None
+
+  @classmethod
+  def of(cls, examples: Sequence[Example], **options) -> 'Documents':
+    """Documents in memory."""
+    digest, size = hashlib.sha256(), 0
+    for text, label in examples:
+      raw = text.encode('utf-8', errors='surrogatepass') if isinstance(text, str) else text
+      digest.update(b'%d %r ' % (len(raw), str(label).encode()))
+      digest.update(raw)
+      size += len(raw)
+    return cls(lambda: examples, digest.hexdigest(), size, **options)
+
+  def texts(self) -> Iterable[Text]:
+    return (text for text, _ in self.read())
+
+
 class Source(NamedTuple):
-  """The text of each split, and a phrase that says where it came from."""
+  """The documents of each split, and a phrase that says where they came from.
 
-  splits: dict[str, Text]
+  classes: how many labels there are; None for texts without, or with numbers for labels.
+  """
+
+  splits: dict[str, Documents]
   origin: str
+  classes: int | None = None
 
 
-def load_text(config: ConfigDict) -> Source:
-  """The text that `config.data` names, as splits 'train' and 'validation'.
+def names() -> list[str]:
+  """What `data.name` may be."""
+  from sgnjax.data.sets import SETS
 
-  The validation split is the last `data.validation` of the whole text, counted in characters (in
-  bytes for the byte tokenizer). This holds for tiny_shakespeare too: TFDS cuts it 90/5/5, while the
-  papers train on the first 90 % and validate on the rest, so its three parts are joined first and
-  cut again; the default 0.1 gives the papers' int(0.9 * 1,115,394) = 1,003,854 characters.
+  return ['embedded', 'text', *SETS]
 
-  A local text must be UTF-8 for the char tokenizer; a byte-order mark is dropped, CRLF becomes LF.
-  For the byte tokenizer the bytes stay as they are.
+
+def labelled(name: str) -> bool:
+  """Whether the documents of a set have labels."""
+  from sgnjax.data.sets import SETS
+
+  return name in SETS and SETS[name].label is not None
+
+
+def of_tfds(name: str) -> bool:
+  """Whether a set is read by TFDS."""
+  from sgnjax.data.sets import PLAIN_ONLY, SETS
+
+  return name in SETS and name not in PLAIN_ONLY
+
+
+def load(config: ConfigDict) -> Source:
+  """The documents that `config.data` names, as splits 'train', 'validation' and perhaps others.
+
+  A text without parts of its own is cut: the validation split is its last `data.validation`,
+  counted in characters (in bytes for the byte tokenizer). This holds for tiny_shakespeare too: TFDS
+  cuts it 90/5/5, while the papers train on the first 90 % and validate on the rest, so its three
+  parts are joined first and cut again; the default 0.1 gives the papers' int(0.9 * 1,115,394) =
+  1,003,854 characters. A set of documents without a validation split takes the last
+  `data.validation` of its train documents.
+
+  A local text must be UTF-8 but for the byte tokenizer; a byte-order mark is dropped, CRLF becomes
+  LF. For the byte tokenizer the bytes stay as they are.
 
   Raises UserError: unknown name, missing or empty file, invalid UTF-8, a share outside (0, 1).
   """
   data = config.data
-  check_choice('data.name', data.name, NAMES)
+  check_choice('data.name', data.name, names())
   if not 0 < data.validation < 1:
     raise UserError(f'data.validation={data.validation}: expected a share between 0 and 1')
+  raw = data.tokenizer == 'byte'
   if data.name == 'embedded':
     pieces, origin = [('embedded', embedded().encode())], 'English of the Python standard library'
   elif data.name == 'text':
-    pieces, origin = _read(data.path), f"text of '{data.path}'"
+    pieces, origin = read_texts(data.path), f"text of '{data.path}'"
   else:
-    pieces, origin = tiny_shakespeare(data.dir), 'TFDS tiny_shakespeare 1.0.0'
-  if data.tokenizer == 'byte':
-    whole = b''.join(raw for _, raw in pieces)
-  else:
-    whole = ''.join(_decode(name, raw) for name, raw in pieces)
-  if not whole:
+    from sgnjax.data import sets
+
+    if data.path is not None:
+      return sets.from_files(data.name, data.path, data.validation, raw=raw)
+    return sets.from_tfds(data.name, data.dir, data.validation, data.slice, raw=raw)
+  return cut([(piece if raw else decode(name, piece)) for name, piece in pieces],
+             data.validation, origin)  # fmt: skip
+
+
+def cut(texts: Sequence[Text], share: float, origin: str) -> Source:
+  """The parts of one text as splits: the last `share` of all of it is validation."""
+  total = sum(map(len, texts))
+  if not total:
     raise UserError(f'{origin} is empty; data.path should name a file or folder that holds text')
-  cut = int((1 - data.validation) * len(whole))
-  return Source({'train': whole[:cut], 'validation': whole[cut:]}, origin)
+  left = int((1 - share) * total)
+  splits: dict[str, list[Example]] = {'train': [], 'validation': []}
+  for text in texts:
+    for split, part in (('train', text[:left]), ('validation', text[left:])):
+      if part:
+        splits[split].append((part, None))
+    left = max(0, left - len(text))
+  return Source({split: Documents.of(found) for split, found in splits.items()}, origin)
 
 
-def _decode(name: str, raw: bytes) -> str:
+def decode(name: str, raw: bytes) -> str:
+  """The text of a file's bytes. Raises UserError that names the byte which is not UTF-8."""
   try:
     return raw.decode('utf-8-sig').replace('\r\n', '\n')
   except UnicodeDecodeError as error:
@@ -83,7 +155,7 @@ def _decode(name: str, raw: bytes) -> str:
     ) from None
 
 
-def _read(given: str | None) -> list[tuple[str, bytes]]:
+def read_texts(given: str | None) -> list[tuple[str, bytes]]:
   """The file at `given`, or the *.txt files of that folder in sorted order, with their names."""
   if not given:
     raise UserError('data.name=text needs data.path=FILE or FOLDER')
@@ -148,85 +220,3 @@ def _docstrings(code: str) -> str:
   nodes = [n for n in ast.walk(ast.parse(code)) if isinstance(n, kinds)]
   nodes.sort(key=lambda n: getattr(n, 'lineno', 0))
   return '\n\n'.join(filter(None, map(ast.get_docstring, nodes)))
-
-
-def tiny_shakespeare(folder: str | None) -> list[tuple[str, bytes]]:
-  """The three parts of TFDS `tiny_shakespeare`, in order, read without TensorFlow.
-
-  `folder` is TFDS's data_dir (None: its default). A set that is not prepared yet is prepared from
-  `<data_dir>/downloads/manual/input.txt`, checksum enforced. Raises UserError where neither is
-  there, at once and without trying a network: `prepare` does that.
-  """
-  builder = _builder(folder)
-  shards = list(builder.data_path.glob('*.array_record*')) if builder.data_path.exists() else []
-  if not shards:
-    if builder.data_path.exists():
-      raise UserError(
-        f"'{builder.data_path}' holds tiny_shakespeare in a format that only TensorFlow reads; "
-        'move that folder away, or name another data.dir'
-      )
-    (url, info), *_ = builder.url_infos.items()
-    manual = builder.data_path.parents[1] / 'downloads' / 'manual' / info.filename
-    if not manual.exists():
-      raise UserError(
-        f"tiny_shakespeare is not prepared in '{builder.data_path.parents[1]}': put {url} at "
-        f"'{manual}',\nor run, where there is a network: "
-        f'python -c "from sgnjax.data import sources; sources.prepare({folder!r})"'
-      )
-    prepare(folder)
-    builder = _builder(folder)
-  return [
-    (split, bytes(builder.as_data_source(split=split)[0]['text']))
-    for split in ('train', 'validation', 'test')
-  ]
-
-
-def prepare(folder: str | None) -> None:
-  """Prepares TFDS `tiny_shakespeare` in `folder`: from the manual file if there, else by download.
-
-  Raises UserError for a file that is not the one TFDS knows, no network, or a folder not writable.
-  """
-  import tensorflow_datasets as tfds
-  from tensorflow_datasets.core.download.download_manager import NonMatchingChecksumError
-
-  builder = _builder(folder)
-  tfds.disable_progress_bar()
-  try:
-    with contextlib.redirect_stdout(io.StringIO()):
-      builder.download_and_prepare()
-  except NonMatchingChecksumError as error:
-    (info,) = builder.url_infos.values()
-    raise UserError(
-      f"'{info.filename}' is not the file TFDS knows as tiny_shakespeare: expected {info.size:,} "
-      f'bytes of SHA-256 {info.checksum[:12]}...; replace it in downloads/manual/'
-    ) from error
-  except OSError as error:
-    raise UserError(
-      f"cannot prepare tiny_shakespeare in '{builder.data_path.parents[1]}': {error}"
-    ) from error
-
-
-def _builder(folder: str | None):
-  """TFDS's builder, except that the file is read without TensorFlow."""
-  # Imported here: it takes half a second, and only this source needs it.
-  import tensorflow_datasets as tfds
-  from tensorflow_datasets.core.download import checksums
-  from tensorflow_datasets.datasets.tiny_shakespeare import tiny_shakespeare_dataset_builder
-
-  package = tfds.core.tfds_path('datasets/tiny_shakespeare')
-
-  class TinyShakespeare(tiny_shakespeare_dataset_builder.Builder, skip_registration=True):
-    name = 'tiny_shakespeare'
-    pkg_dir_path = package
-    url_infos = checksums.load_url_infos(package / 'checksums.tsv')
-
-    def _split_generators(self, dl_manager):
-      (url,) = self.url_infos
-      text = dl_manager.download(url).read_text(encoding='utf-8')
-      a = int(0.9 * len(text))
-      b = a + int(0.5 * (len(text) - a))
-      parts = {'train': text[:a], 'validation': text[a:b], 'test': text[b:]}
-      return {split: self._generate_examples(split, part) for split, part in parts.items()}
-
-  directory = Path(folder).expanduser() if folder else None
-  return TinyShakespeare(data_dir=directory, file_format='array_record')

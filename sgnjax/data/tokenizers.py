@@ -1,18 +1,33 @@
-"""Tokenizers of characters and of bytes, saved as JSON with a checkpoint."""
+"""Tokenizers of characters, bytes and words, and the choice among all; saved as JSON with a
+checkpoint, which is then usable on its own."""
 
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+from ml_collections import ConfigDict
 
 from sgnjax.errors import UserError, check_choice
 
 
 class Tokenizer(Protocol):
-  """What every tokenizer offers: text to int32 ids and back, the vocabulary's size, a JSON form."""
+  """What every tokenizer offers: text to int32 ids and back, the vocabulary's size, a JSON form.
 
+  end: the token that is set after a document among others; None where there is none.
+  """
+
+  kind: str
   vocab_size: int
+  end: int | None
 
   def encode(self, text: str) -> np.ndarray: ...
+
+  def encode_batch(self, texts: list) -> list[np.ndarray]: ...
 
   def decode(self, ids) -> str: ...
 
@@ -23,6 +38,7 @@ class CharTokenizer:
   """One token per Unicode character; ids follow the sorted vocabulary."""
 
   kind = 'char'
+  end = None
 
   def __init__(self, characters: str):
     """`characters`: any text; its distinct characters are the vocabulary."""
@@ -47,6 +63,9 @@ class CharTokenizer:
       )
     return ids
 
+  def encode_batch(self, texts: list) -> list[np.ndarray]:
+    return [self.encode(text) for text in texts]
+
   def decode(self, ids) -> str:
     """The text of ids (N,). Raises IndexError for an id outside the vocabulary."""
     ids = np.asarray(ids, np.int64)
@@ -67,11 +86,15 @@ class ByteTokenizer:
 
   kind = 'byte'
   vocab_size = 256
+  end = None
 
   def encode(self, text: str | bytes) -> np.ndarray:
     """Ids (N,) int32 of N bytes."""
     raw = text.encode('utf-8', errors='surrogatepass') if isinstance(text, str) else text
     return np.frombuffer(raw, np.uint8).astype(np.int32)
+
+  def encode_batch(self, texts: list) -> list[np.ndarray]:
+    return [self.encode(text) for text in texts]
 
   def decode(self, ids) -> str:
     """The text of ids (N,); what is not UTF-8 becomes U+FFFD. Raises ValueError for a wrong id."""
@@ -85,7 +108,82 @@ class ByteTokenizer:
     return cls()
 
 
-KINDS = {kind.kind: kind for kind in (CharTokenizer, ByteTokenizer)}
+class WordTokenizer:
+  """One token per word between white space, and `<eos>` for each end of line, as in PTB.
+
+  Words outside the vocabulary are `<unk>`. Decoding sets a space before each token, as the files of
+  PTB and WikiText are written, so that these come back as they were.
+  """
+
+  kind = 'word'
+  UNKNOWN, END = '<unk>', '<eos>'
+
+  def __init__(self, words: Iterable[str]):
+    """`words`: the vocabulary, in the order of the ids; holds `<unk>` and `<eos>`."""
+    self.words = list(words)
+    self.vocab_size = len(self.words)
+    self._ids = {word: i for i, word in enumerate(self.words)}
+    self._unknown, self.end = self._ids[self.UNKNOWN], self._ids[self.END]
+
+  @classmethod
+  def of(cls, texts: Iterable[str], most: int | None = None) -> 'WordTokenizer':
+    """The `most` (None: all) most frequent words of the texts; where equal, the first by name."""
+    counts = Counter()
+    for text in texts:
+      counts.update(cls._split(text))
+    words = [w for w in counts if w not in (cls.UNKNOWN, cls.END)]
+    words.sort(key=lambda word: (-counts[word], word))
+    return cls([cls.UNKNOWN, cls.END, *(words if most is None else words[: most - 2])])
+
+  @classmethod
+  def _split(cls, text: str) -> list[str]:
+    return text.replace('\n', f' {cls.END} ').split()
+
+  def encode(self, text: str) -> np.ndarray:
+    """Ids (N,) int32 of N words and ends of line."""
+    words = self._split(text)
+    get, unknown = self._ids.get, self._unknown
+    return np.fromiter((get(word, unknown) for word in words), np.int32, len(words))
+
+  def encode_batch(self, texts: list) -> list[np.ndarray]:
+    return [self.encode(text) for text in texts]
+
+  def decode(self, ids) -> str:
+    """The text of ids (N,). Raises IndexError for an id outside the vocabulary."""
+    ids = np.asarray(ids, np.int64)
+    if ids.min(initial=0) < 0:
+      raise IndexError(f'id {ids.min()} is not a token')
+    return ''.join(' \n' if i == self.end else f' {self.words[i]}' for i in ids.tolist())
+
+  def to_json(self) -> dict:
+    return {'kind': self.kind, 'words': self.words}
+
+  @classmethod
+  def from_json(cls, tree: dict) -> 'WordTokenizer':
+    return cls(tree['words'])
+
+
+def _bpe(tree: dict) -> Tokenizer:
+  from sgnjax.data.subwords import BPETokenizer
+
+  return BPETokenizer.from_json(tree)
+
+
+def _unigram(tree: dict) -> Tokenizer:
+  from sgnjax.data.subwords import UnigramTokenizer
+
+  return UnigramTokenizer.from_json(tree)
+
+
+# Kind -> the tokenizer of a JSON tree. Those of subwords load the library that does their work.
+KINDS: dict[str, Callable[[dict], Tokenizer]] = {
+  'char': CharTokenizer.from_json,
+  'byte': ByteTokenizer.from_json,
+  'word': WordTokenizer.from_json,
+  'gpt2': _bpe,
+  'bpe': _bpe,
+  'unigram': _unigram,
+}
 
 
 def check_kind(kind: str) -> None:
@@ -94,19 +192,87 @@ def check_kind(kind: str) -> None:
 
 
 def make(kind: str, text: str | bytes) -> Tokenizer:
-  """The tokenizer of this kind for the whole `text`, all splits together.
-
-  The papers take their vocabulary from the whole text, so that validation holds no unknown
-  character. Raises UserError for an unknown kind.
-  """
-  check_kind(kind)
+  """The char, byte or word tokenizer of a text. Raises UserError for another kind."""
+  check_choice('data.tokenizer', kind, ('char', 'byte', 'word'))
+  if kind == 'word':
+    return WordTokenizer.of([text])
   return CharTokenizer(text) if kind == 'char' else ByteTokenizer()
+
+
+def for_texts(
+  config: ConfigDict, training: Callable[[], Iterable], every: Callable[[], Iterable]
+) -> Tokenizer:
+  """The tokenizer that `config.data` names, for the texts of the train split and of all splits.
+
+  A file at `data.tokenizer_path` is taken as it is. Else characters are those of all splits, as the
+  papers take them, so that validation holds no unknown one; words are those of the train split, the
+  `data.vocab_size` most frequent. Raises UserError for an unknown kind and for a missing file.
+  """
+  data = config.data
+  check_kind(data.tokenizer)
+  if data.tokenizer == 'gpt2' and not (data.tokenizer_path and os.path.isfile(data.tokenizer_path)):
+    from sgnjax.data.subwords import gpt2
+
+    return gpt2(data.tokenizer_path)
+  if data.tokenizer_path is not None:
+    return read(data.tokenizer_path, data.tokenizer)
+  if data.tokenizer == 'char':
+    return CharTokenizer(''.join(set().union(*map(set, every()))))
+  if data.tokenizer == 'byte':
+    return ByteTokenizer()
+  if data.tokenizer == 'word':
+    if data.vocab_size is not None and data.vocab_size < 3:
+      raise UserError(f'data.vocab_size={data.vocab_size}: expected at least 3 words')
+    return WordTokenizer.of(training(), data.vocab_size)
+  raise UserError(
+    f'data.tokenizer={data.tokenizer} needs data.tokenizer_path=FILE; --job=tokenizer trains one '
+    'on the text of the config and writes tokenizer.json into its workdir'
+  )
+
+
+def read(path: str, kind: str) -> Tokenizer:
+  """The tokenizer of this kind that a run or `--job=tokenizer` wrote. Raises UserError."""
+  try:
+    tree = json.loads(Path(path).expanduser().read_text(encoding='utf-8'))
+    found = tree['kind']
+  except OSError as error:
+    raise UserError(f"data.tokenizer_path '{path}': {error.strerror}") from None
+  except (ValueError, KeyError, TypeError):
+    raise UserError(
+      f"data.tokenizer_path '{path}' is not a tokenizer.json that a run or --job=tokenizer wrote"
+    ) from None
+  if found != kind:
+    raise UserError(
+      f"data.tokenizer_path '{path}' holds a tokenizer of kind {found}; set data.tokenizer={found}"
+    )
+  return from_json(tree)
 
 
 def from_json(tree: dict) -> Tokenizer:
   """The inverse of `to_json`. Raises UserError for an unknown kind."""
   check_kind(tree['kind'])
-  return KINDS[tree['kind']].from_json(tree)
+  return KINDS[tree['kind']](tree)
+
+
+# Between a visible character and a space no tokenizer has a token across: where texts are cut.
+_CUT = re.compile(r'(?<=[!-~\w])(?=[ \n])')
+
+
+def chunks(text: str | bytes, size: int = 2**16) -> Iterator[str | bytes]:
+  """The text in pieces of about `size`, whose tokens one after another are those of the text."""
+  start = 0
+  while len(text) - start > size:
+    if isinstance(text, bytes):
+      end = start + size
+      while end < len(text) and text[end] & 0xC0 == 0x80:  # inside a UTF-8 character
+        end += 1
+    else:
+      found = _CUT.search(text, start + size)
+      end = found.start() if found else len(text)
+    yield text[start:end]
+    start = end
+  if start < len(text) or not text:
+    yield text[start:]
 
 
 def _codepoints(text: str) -> np.ndarray:

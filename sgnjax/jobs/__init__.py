@@ -5,6 +5,8 @@ JOBS = {
   'eval': 'evaluate the best checkpoint of the workdir',
   'audit': 'prove that the model is blind to the future, or name the layer that is not',
   'plan': 'parameters, FLOPs and memory, without data and without training',
+  'prepare': "fetch and prepare the config's data set, with TFDS",
+  'tokenizer': 'train a BPE or unigram tokenizer on the text of the config',
   'calibrate': "CHIAR's routing thresholds, from the entropies of real tokens",
   'sample': 'write text with the best checkpoint of the workdir',
   'benchmark': 'step time, tokens/s and share of the matrix rate of this machine',

@@ -62,11 +62,11 @@ def test_epochs_cover_every_window_once_in_different_orders(stride):
 
 @pytest.mark.parametrize('count', [2, 4])
 def test_order_does_not_depend_on_the_processes(count):
-  c = config(train_batch=8)
+  c, share = config(train_batch=8), 8 // count
   whole = take(pipeline.train_iterator(c, corpus()), 12)  # over two epochs of 45 windows
   parts = [
-    take(pipeline.train_iterator(c, corpus(), rows=slice(p, p + 8 // count)), 12)
-    for p in range(0, 8, 8 // count)
+    take(pipeline.train_iterator(c, corpus(), slice(p * share, (p + 1) * share)), 12)
+    for p in range(count)
   ]
   assert parts[0][0]['tokens'].shape == (8 // count, 8)
   joined = [
@@ -125,6 +125,11 @@ def test_batch_larger_than_an_epoch():
 def test_training_keys_out_of_range(key, value):
   with pytest.raises(UserError, match=key.replace('_', r'\.', 1)):
     pipeline.train_iterator(config(**{key: value}), corpus())
+
+
+def test_no_rows_of_a_batch():
+  with pytest.raises(UserError, match=r'train\.batch=4: expected at least one'):
+    pipeline.train_iterator(config(), corpus(), slice(4, 8))
 
 
 def test_negative_seed():

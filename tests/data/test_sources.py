@@ -24,8 +24,9 @@ def text_config(path, tokenizer='char', context=8):
 
 
 def read(path, tokenizer='char'):
-  splits = sources.load_text(text_config(path, tokenizer)).splits
-  return splits['train'] + splits['validation']
+  splits = sources.load(text_config(path, tokenizer)).splits
+  parts = [text for split in splits.values() for text in split.texts()]
+  return parts[0][:0].join(parts)
 
 
 def fresh_python(code, **environment):
@@ -62,8 +63,11 @@ def test_split_is_by_share(tmp_path):
   (tmp_path / 'a.txt').write_text('0123456789' * 10)
   c = text_config(tmp_path / 'a.txt')
   c.data.validation = 0.25
-  splits, origin = sources.load_text(c)
-  assert (len(splits['train']), len(splits['validation'])) == (75, 25)
+  splits, origin, _ = sources.load(c)
+  assert {split: list(found.texts()) for split, found in splits.items()} == {
+    'train': [('0123456789' * 10)[:75]],
+    'validation': [('0123456789' * 10)[75:]],
+  }
   assert 'a.txt' in origin
 
 
@@ -119,7 +123,7 @@ def test_bad_paths(tmp_path):
   c = text_config(tmp_path)
   c.data.path = None
   with pytest.raises(UserError, match=r'needs data\.path'):
-    sources.load_text(c)
+    sources.load(c)
 
 
 @pytest.mark.skipif(not hasattr(os, 'geteuid') or os.geteuid() == 0, reason='root reads every file')
@@ -134,12 +138,12 @@ def test_bad_choices():
   c = base.get_config()
   c.data.name = 'embeded'
   with pytest.raises(UserError, match="did you mean 'embedded'"):
-    sources.load_text(c)
+    sources.load(c)
   c.data.name, c.data.validation = 'embedded', 1.0
   with pytest.raises(UserError, match='between 0 and 1'):
-    sources.load_text(c)
-  c.data.validation, c.data.tokenizer = 0.1, 'gpt2'
-  with pytest.raises(UserError, match=r"'gpt2' is not known; choose one of: char, byte"):
+    sources.load(c)
+  c.data.validation, c.data.tokenizer = 0.1, 'gpt3'
+  with pytest.raises(UserError, match=r"'gpt3' is not known; did you mean 'gpt2'"):
     pipeline.load(c)
 
 
@@ -157,21 +161,21 @@ def test_tiny_shakespeare_absent_is_refused_at_once(tmp_path, monkeypatch):
   monkeypatch.setattr('socket.socket.connect', no_network)
   start = time.perf_counter()
   with pytest.raises(UserError) as error:
-    sources.load_text(tiny_config(tmp_path))
+    sources.load(tiny_config(tmp_path))
   assert time.perf_counter() - start < 5
   assert str(tmp_path / 'downloads' / 'manual' / 'input.txt') in str(error.value)
-  assert f"sources.prepare('{tmp_path}')" in str(error.value)
+  assert '--job=prepare --config.data.name=tiny_shakespeare' in str(error.value)
 
 
 def test_tiny_shakespeare_wrong_file_or_format(tmp_path):
   manual = tmp_path / 'downloads' / 'manual'
   manual.mkdir(parents=True)
   (manual / 'input.txt').write_text('To be, or not to be')
-  with pytest.raises(UserError, match='expected 1,115,394 bytes'):
-    sources.load_text(tiny_config(tmp_path))
+  with pytest.raises(UserError, match=r'expected input\.txt: 1,115,394 bytes'):
+    sources.load(tiny_config(tmp_path))
   (tmp_path / 'tiny_shakespeare' / '1.0.0').mkdir(parents=True)
   with pytest.raises(UserError, match='only TensorFlow reads'):
-    sources.load_text(tiny_config(tmp_path))
+    sources.load(tiny_config(tmp_path))
 
 
 def test_tiny_shakespeare_round_trip(tmp_path, real_data, monkeypatch):
@@ -186,7 +190,8 @@ def test_tiny_shakespeare_round_trip(tmp_path, real_data, monkeypatch):
   monkeypatch.setattr('socket.socket.connect', no_network)
   corpus = pipeline.load(tiny_config(tmp_path))
   (manual / 'input.txt').unlink()  # from now on it is prepared
-  splits, _ = sources.load_text(tiny_config(tmp_path))
+  found = sources.load(tiny_config(tmp_path)).splits
+  splits = {split: ''.join(documents.texts()) for split, documents in found.items()}
   assert (splits['train'] + splits['validation']).encode() == original
   assert {s: len(t) for s, t in splits.items()} == {'train': 1_003_854, 'validation': 111_540}
   assert corpus.tokenizer.vocab_size == 65
@@ -208,7 +213,7 @@ def test_tensorflow_is_not_imported(tmp_path, name):
   code = (
     'import sys; from configs import base; from sgnjax.data import pipeline;'
     f'c = base.get_config(); c.data.name = {name!r}; c.data.dir = {str(tmp_path)!r};'
-    f'c.data.path = {str(tmp_path / "a.txt")!r};'
+    f'c.data.path = {str(tmp_path / "a.txt") if name == "text" else None!r};'
     'next(pipeline.train_iterator(c, pipeline.load(c)));'
     'print("tensorflow" in sys.modules, "tensorflow_datasets" in sys.modules)'
   )
