@@ -1,7 +1,8 @@
-"""One training step on a sequence too long for a device: `python -m sgnjax.analysis.long_sequence`.
+"""What a long sequence takes: `python -m sgnjax.analysis.long_sequence`.
 
-Flags: `--length` tokens, `--devices` (fake, of this machine's CPU), `--width`, `--layers`. Prints
-the memory that a device takes with the length in parts, and what one device alone would need.
+Flags: `--config` (its length over all devices), `--devices` (fake ones of this machine's CPU).
+Prints the memory that a device takes with the length in parts, what one device alone would need,
+and two training steps on random tokens.
 """
 
 import argparse
@@ -11,19 +12,9 @@ import time
 import jax
 import jax.numpy as jnp
 
+from sgnjax import config as config_lib
+
 GIB = 2**30
-
-
-def config_of(length: int, devices: int, width: int, layers: int):
-  """A causal SGN language model of one sequence a batch, its length over all devices."""
-  from configs import base
-
-  config = base.get_config().unlock()
-  m = config.model
-  m.mixer, m.context, m.width, m.layers, m.heads, m.vocab = 'sgn', length, width, layers, 1, 61
-  m.remat = 'all'
-  config.train.batch, config.mesh.data, config.mesh.sequence = 1, 1, devices
-  return config.lock()
 
 
 def lowered(config):
@@ -39,7 +30,7 @@ def lowered(config):
   shape = (config.train.batch, config.model.context)
   tokens = jax.ShapeDtypeStruct(shape, jnp.int32, sharding=batch_sharding(mesh))
   batch = {'tokens': tokens, 'targets': tokens}
-  return mesh, make_train_step(model, optimiser, config, mesh).lower(state, batch).compile(), state
+  return mesh, make_train_step(model, optimiser, config, mesh).lower(state, batch).compile()
 
 
 def peak(program) -> int:
@@ -52,10 +43,8 @@ def peak(program) -> int:
 
 def main() -> None:
   parser = argparse.ArgumentParser(description=__doc__)
-  parser.add_argument('--length', type=int, default=2**20)
+  parser.add_argument('--config', default='configs/sgn_million.py')
   parser.add_argument('--devices', type=int, default=8)
-  parser.add_argument('--width', type=int, default=64)
-  parser.add_argument('--layers', type=int, default=2)
   flags = parser.parse_args()
   jax.config.update('jax_platforms', 'cpu')
   jax.config.update('jax_num_cpu_devices', flags.devices)
@@ -65,20 +54,22 @@ def main() -> None:
   from sgnjax.train.optim import make_optimiser
   from sgnjax.train.state import create
 
-  config = config_of(flags.length, flags.devices, flags.width, flags.layers)
+  vocab = 'model.vocab=64'
+  config = config_lib.load(flags.config, [vocab])
+  m = config.model
   started = time.monotonic()
-  mesh, step, _ = lowered(config)
-  alone = lowered(config_of(flags.length, 1, flags.width, flags.layers))[1]
+  mesh, step = lowered(config)
+  alone = lowered(config_lib.load(flags.config, [vocab, 'mesh.sequence=1']))[1]
   print(in_words(machine()))
   print(
-    f'{flags.length:,} tokens, causal SGN, width {flags.width}, {flags.layers} layers, float32; '
+    f'{m.context:,} tokens, {m.mixer}, width {m.width}, {m.layers} layers, {m.dtype}; '
     f'both programs compiled in {time.monotonic() - started:.0f} s'
   )
   print(f'a device of {flags.devices}: {peak(step) / GIB:.3f} GiB at most')
   print(f'one device alone: {peak(alone) / GIB:.3f} GiB (compiled, not run)')
   state = create(config, build(config), make_optimiser(config), mesh)
   key = jax.random.key(0)
-  tokens_BL = jax.random.randint(key, (1, flags.length + 1), 0, config.model.vocab, jnp.int32)
+  tokens_BL = jax.random.randint(key, (1, m.context + 1), 0, m.vocab, jnp.int32)
   where = batch_sharding(mesh)
   batch = {
     'tokens': jax.device_put(tokens_BL[:, :-1], where),
