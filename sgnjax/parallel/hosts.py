@@ -10,6 +10,7 @@ import socket
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
@@ -72,11 +73,14 @@ def connected(hosts: ConfigDict, env: Mapping[str, str] = os.environ) -> Iterato
     _connect(_run, end)
   try:
     yield
-  except Exception as error:
-    if _run is not None and not isinstance(error, UserError):
-      print(f'process {_run.index}: {type(error).__name__}: {error}', file=sys.stderr, flush=True)
-      _wait_for_the_verdict(error)
+  except UserError:
     raise
+  except Exception as error:
+    if _run is None:
+      raise
+    traceback.print_exc()
+    _wait_for_the_verdict(error)
+    leave(1)
 
 
 def _check_reachable(found: Found, seconds: int) -> None:
@@ -149,10 +153,13 @@ def _speak_on_abort() -> None:
   global _hook
 
   def speak(_signal):
-    said, status = _run.why()
-    if _run.leaving is None:
-      os.write(2, f'\n{said}\n'.encode())
-    os._exit(status if _run.leaving is None else _run.leaving)
+    status = LOST
+    try:
+      said, status = _run.why()
+      if _run.leaving is None:
+        os.write(2, f'\n{said}\n'.encode())
+    finally:  # nothing that goes wrong here may let JAX's abort decide the status
+      os._exit(status if _run.leaving is None else _run.leaving)
 
   _hook = ctypes.CFUNCTYPE(None, ctypes.c_int)(speak)
   libc = ctypes.CDLL(None)

@@ -1,5 +1,6 @@
 """Processes of four fake devices that talk over loopback, beside one of eight."""
 
+import json
 import os
 import re
 import signal
@@ -265,3 +266,29 @@ def test_processes_that_do_not_belong_together(straight, tmp_path):
   for status, _, error in found:
     assert status == 2
     assert 'the mesh of 4 devices has none of process 1 of 2; set mesh.data=-1' in error
+
+
+@pytest.mark.slow
+def test_an_error_in_one_of_two(straight, tmp_path):
+  first, second = ends(start(straight[0], tmp_path / 'w', event='1:5:0'))
+  assert second[0] == 1
+  assert 'RuntimeError: as asked for' in second[2]
+  assert 'another one was lost' not in second[2]
+  assert first[0] == hosts.LOST
+  assert f'nothing was saved yet ({tmp_path}/w); the same command resumes' in first[2]
+
+
+@pytest.mark.slow
+def test_eval_and_benchmark_in_two_processes(straight, tmp_path):
+  folder, _, final = straight
+  for found in (
+    ends(start(folder, folder / 'w', '--job=eval')),
+    ends(start(folder, tmp_path, '--job=benchmark')),
+  ):
+    for status, _, said in found:
+      assert status == 0, said
+    assert found[0][1]
+    assert not [line for line in found[1][1].splitlines() if 'Gloo' not in line]
+  record = json.loads((folder / 'w' / 'eval.json').read_text())
+  np.testing.assert_allclose(record['loss'], final['loss'], rtol=1e-5)
+  assert json.loads((tmp_path / 'benchmark.json').read_text())
