@@ -2,7 +2,6 @@
 
 import collections
 import contextlib
-import hashlib
 import json
 import math
 import os
@@ -33,8 +32,9 @@ from sgnjax.parallel.agree import (
 from sgnjax.parallel.hosts import say_when_lost
 from sgnjax.parallel.mesh import make_mesh, row_shards
 from sgnjax.train import state as state_lib
+from sgnjax.train.before import check_same_run, check_settings, identity, last_saved
 from sgnjax.train.checkpoint import Checkpoints, check_same_tokenizer, committed
-from sgnjax.train.evaluation import check_eval, describe, evaluate, measures
+from sgnjax.train.evaluation import describe, evaluate, measures
 from sgnjax.train.initial import start_from
 from sgnjax.train.leave import Clock, Stop
 from sgnjax.train.log import (
@@ -70,8 +70,8 @@ def train(config: ConfigDict, workdir: str | Path) -> dict:
   """
   started, workdir = time.monotonic(), Path(workdir)
   check_writable(workdir)
-  _check_same_run(config, workdir)
-  _check(config)
+  check_same_run(config, workdir)
+  check_settings(config)
   optimiser = make_optimiser(config)
   check_shared(workdir)
   check_same(config=config_lib.fingerprint(config))
@@ -88,14 +88,14 @@ def train(config: ConfigDict, workdir: str | Path) -> dict:
     use_compile_cache()
   corpus = pipeline.load(config)
   check_same_tokenizer(workdir, corpus.tokenizer)
-  text = _identity(corpus)
+  text = identity(corpus)
   check_same(**{'the text (data.*)': text})
   model = make_model(config, corpus.tokenizer)
   audited = audit.gate(config, vocab=model.vocab)
   with contextlib.ExitStack() as stack:
     checkpoints = Checkpoints(workdir, config, corpus.tokenizer)
     stack.callback(checkpoints.close)
-    say_when_lost(lambda: _last_saved(workdir))
+    say_when_lost(lambda: last_saved(workdir))
     if first():
       serialised = json.dumps(config_lib.serialise(config), indent=2)
       write_atomically(workdir / 'config.json', serialised + '\n')
@@ -124,48 +124,6 @@ def use_compile_cache() -> None:
   if jax.config.jax_compilation_cache_dir is None:
     root = Path(os.environ.get('XDG_CACHE_HOME') or Path.home() / '.cache')
     jax.config.update('jax_compilation_cache_dir', str(root / 'sgnjax' / 'compiled'))
-
-
-def _identity(corpus: pipeline.Corpus) -> str:
-  """Names the tokens of all splits: the order of a resumed run is that of the same text only."""
-  digest = hashlib.sha256()
-  for name in sorted(corpus.splits):
-    digest.update(corpus.splits[name].tobytes())
-  return digest.hexdigest()
-
-
-def _last_saved(workdir: Path) -> str:
-  steps = committed(workdir)
-  where = f'the last saved step is {steps[-1]}' if steps else 'nothing was saved yet'
-  return f'{where} ({workdir}); the same command resumes'
-
-
-def _check(config: ConfigDict) -> None:
-  for key in ('log_every', 'eval_every', 'checkpoint_every'):
-    if config.train[key] < 1:
-      raise UserError(f'train.{key}={config.train[key]}: expected at least 1')
-  if config.train.wall_minutes is not None and config.train.wall_minutes <= 0:
-    raise UserError(
-      f'train.wall_minutes={config.train.wall_minutes}: expected more than 0, or none'
-    )
-  check_eval(config)
-
-
-def _check_same_run(config: ConfigDict, workdir: Path) -> None:
-  path = workdir / 'config.json'
-  if not path.exists():
-    if committed(workdir):
-      raise UserError(
-        f"workdir '{workdir}' has checkpoints but no config.json; use another --workdir"
-      )
-    return
-  changed = config_lib.differences(config_lib.stored(workdir), config, config_lib.RESUME_FREE)
-  if changed and committed(workdir):  # a run that left no checkpoint may be begun anew
-    shown = ', '.join(changed[:5]) + (f' and {len(changed) - 5} more' if len(changed) > 5 else '')
-    raise UserError(
-      f"workdir '{workdir}' holds a run of another config ({shown})\n"
-      'use another --workdir=DIR for this one, or give the old values to resume'
-    )
 
 
 def _result(

@@ -1,0 +1,57 @@
+"""What must hold before a run begins or goes on."""
+
+import hashlib
+from pathlib import Path
+
+from ml_collections import ConfigDict
+
+from sgnjax import config as config_lib
+from sgnjax.data import pipeline
+from sgnjax.errors import UserError
+from sgnjax.train.checkpoint import committed
+from sgnjax.train.evaluation import check_eval
+
+
+def identity(corpus: pipeline.Corpus) -> str:
+  """Names the tokens of all splits: the order of a resumed run is that of the same text only."""
+  digest = hashlib.sha256()
+  for name in sorted(corpus.splits):
+    digest.update(corpus.splits[name].tobytes())
+  return digest.hexdigest()
+
+
+def last_saved(workdir: Path) -> str:
+  """Where a run that ends without a word of its own will be taken up."""
+  steps = committed(workdir)
+  where = f'the last saved step is {steps[-1]}' if steps else 'nothing was saved yet'
+  return f'{where} ({workdir}); the same command resumes'
+
+
+def check_settings(config: ConfigDict) -> None:
+  """Raises UserError for settings of the loop that cannot be."""
+  for key in ('log_every', 'eval_every', 'checkpoint_every'):
+    if config.train[key] < 1:
+      raise UserError(f'train.{key}={config.train[key]}: expected at least 1')
+  if config.train.wall_minutes is not None and config.train.wall_minutes <= 0:
+    raise UserError(
+      f'train.wall_minutes={config.train.wall_minutes}: expected more than 0, or none'
+    )
+  check_eval(config)
+
+
+def check_same_run(config: ConfigDict, workdir: Path) -> None:
+  """Raises UserError where the workdir holds another run."""
+  path = workdir / 'config.json'
+  if not path.exists():
+    if committed(workdir):
+      raise UserError(
+        f"workdir '{workdir}' has checkpoints but no config.json; use another --workdir"
+      )
+    return
+  changed = config_lib.differences(config_lib.stored(workdir), config, config_lib.RESUME_FREE)
+  if changed and committed(workdir):  # a run that left no checkpoint may be begun anew
+    shown = ', '.join(changed[:5]) + (f' and {len(changed) - 5} more' if len(changed) > 5 else '')
+    raise UserError(
+      f"workdir '{workdir}' holds a run of another config ({shown})\n"
+      'use another --workdir=DIR for this one, or give the old values to resume'
+    )
