@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from sgnjax.data import cache, sources, tokenizers
+from sgnjax.data import cache, images, sources, tokenizers
 from sgnjax.data.rows import Batch, InOrder, Labelled, Packed, Rows, Windows, windows
 from sgnjax.data.steps import Augment, Shuffled, Steps, part
 from sgnjax.errors import UserError, check_choice
@@ -52,8 +52,13 @@ class Corpus:
   identity: str = ''
 
 
-def load(config: ConfigDict, tokenizer: tokenizers.Tokenizer | None = None) -> Corpus:
+Data = Corpus | images.Images
+
+
+def load(config: ConfigDict, tokenizer: tokenizers.Tokenizer | None = None) -> Data:
   """Reads and tokenizes what `config.data` names; tokenizer: instead of the one it names.
+
+  A set of images gives `images.Images`.
 
   Raises UserError for every wrong `data` key, and for a split that is too short for a row.
   """
@@ -61,6 +66,8 @@ def load(config: ConfigDict, tokenizer: tokenizers.Tokenizer | None = None) -> C
   check_choice('data.task', config.data.task, TASKS)
   if config.data.packing and config.data.task != 'lm':
     raise UserError(f'data.packing is of data.task=lm, and this is {config.data.task}')
+  if config.data.name in images.SETS:
+    return images.load(config)
   texts, origin, classes = sources.load(config)
   if config.data.task == 'classify' and texts['train'].labels is None:
     raise UserError(f'data.task=classify needs labels, and {origin} has none')
@@ -128,8 +135,10 @@ def _check_lengths(config: ConfigDict, corpus: Corpus) -> None:
     )
 
 
-def _rows(config: ConfigDict, corpus: Corpus, split: str, stride: int) -> Rows:
+def _rows(config: ConfigDict, corpus: Data, split: str, stride: int) -> Rows:
   """The rows of a split under the config's task."""
+  if isinstance(corpus, images.Images):
+    return images.Pictures(corpus.splits[split], corpus.shape)
   tokens, context = corpus.splits[split], config.model.context
   if config.data.task == 'classify':
     return Labelled(tokens, corpus.ends[split], corpus.labels[split], context)
@@ -139,7 +148,7 @@ def _rows(config: ConfigDict, corpus: Corpus, split: str, stride: int) -> Rows:
 
 
 def shuffled(
-  config: ConfigDict, corpus: Corpus, rows: slice | None = None, augment: Augment | None = None
+  config: ConfigDict, corpus: Data, rows: slice | None = None, augment: Augment | None = None
 ) -> Shuffled:
   """The batches of `train_iterator` by the number of their step."""
   batch, stride = _at_least(1, config, 'train.batch'), _at_least(1, config, 'data.stride')
@@ -162,13 +171,14 @@ def steps(config: ConfigDict, batches: Any) -> Steps:
 
 
 def train_iterator(
-  config: ConfigDict, corpus: Corpus, rows: slice | None = None, *, augment: Augment | None = None
+  config: ConfigDict, corpus: Data, rows: slice | None = None, *, augment: Augment | None = None
 ) -> Steps:
   """Endless batches of the train split: `rows` of the global batch of train.batch (None: all).
 
   data.task lm: {'tokens', 'targets'} (b, L) int32. Windows start at the multiples of `data.stride`;
   with `data.packing` they are documents instead (`rows.Packed`), with a mask, segments and
-  positions. Task classify: a document and its label a row (`rows.Labelled`).
+  positions. Task classify: a document and its label a row (`rows.Labelled`),
+  or images (`images.Pictures`).
 
   Rows are shuffled anew each epoch. Row i of the global batch of step s is element
   s * train.batch + i of that order, whatever rows are read here. An epoch may end inside a batch.
@@ -185,7 +195,7 @@ def train_iterator(
 
 
 def random_batches(
-  config: ConfigDict, corpus: Corpus, split: str, count: int, seed: int
+  config: ConfigDict, corpus: Data, split: str, count: int, seed: int
 ) -> Iterator[Batch]:
   """The papers' evaluation: `count` batches of train.batch windows at uniformly random places.
 
@@ -203,7 +213,7 @@ def random_batches(
   return (windows(tokens, row, context) for row in starts)
 
 
-def eval_windows(config: ConfigDict, corpus: Corpus, split: str) -> 'EvalWindows | InOrder':
+def eval_windows(config: ConfigDict, corpus: Data, split: str) -> 'EvalWindows | InOrder':
   """The whole split in order, each token but the first of a text scored exactly once.
 
   Windows advance by `eval.stride` tokens (None: half the context), so a scored token has at least

@@ -3,22 +3,34 @@
 A target of -1 is not scored, and neither is a label of -1 (a class) or NaN (a number).
 """
 
-from typing import Protocol
+import abc
 
 import numpy as np
 
 Batch = dict[str, np.ndarray]
 
 
-class Rows(Protocol):
-  """Rows of one split, `len` of them; `take` gives a batch of any of them."""
+class Rows(abc.ABC):
+  """Rows of one split, `len` of them; `take` gives a batch of any of them.
 
+  `examples` gives them one by one, before what changes an example; `stack` makes a batch of those.
+  """
+
+  @abc.abstractmethod
   def __len__(self) -> int: ...
 
+  @abc.abstractmethod
   def take(self, rows: np.ndarray) -> Batch: ...
 
+  def examples(self, rows: np.ndarray) -> list[Batch]:
+    batch = self.take(rows)
+    return [{key: value[i] for key, value in batch.items()} for i in range(len(rows))]
 
-class Windows:
+  def stack(self, examples: list[Batch]) -> Batch:
+    return {key: np.stack([example[key] for example in examples]) for key in examples[0]}
+
+
+class Windows(Rows):
   """Windows {'tokens', 'targets'} (B, L) int32 that start at the multiples of `stride`.
 
   Targets are one token later: `targets[:, j]` is the token after `tokens[:, j]`.
@@ -43,7 +55,7 @@ def windows(tokens: np.ndarray, starts: np.ndarray, context: int) -> Batch:
   }
 
 
-class Labelled:
+class Labelled(Rows):
   """A document a row, padded or cut to the context.
 
   {'tokens' (B, L) int32, 'mask' (B, L) bool, true at tokens, 'label' (B,) int32 or float32}.
@@ -65,7 +77,7 @@ class Labelled:
     return {'tokens': tokens_BL, 'mask': mask_BL, 'label': self._labels[rows]}
 
 
-class Packed:
+class Packed(Rows):
   """Documents packed into rows: none is cut that fits into a row, none sees another.
 
   {'tokens', 'targets', 'segments', 'positions' (B, L) int32, 'mask' (B, L) bool}. segments: 1, 2,

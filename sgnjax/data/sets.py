@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sgnjax.data import prepared
-from sgnjax.data.sources import Documents, Example, Source, cut, decode, read_texts
+from sgnjax.data.sources import Documents, Example, Source, cut, decode, held_out, read_texts
 from sgnjax.errors import UserError
 
 OPENERS = {'': open, '.xz': lzma.open, '.gz': gzip.open}
@@ -170,10 +170,9 @@ def from_files(name: str, given: str, share: float, *, raw: bool) -> Source:
     expected = ' or '.join(found.files('train'))
     raise UserError(f"data.path '{given}' holds no train split of {name}: expected {expected}")
   if 'validation' not in splits:
-    # Spread over the split, which may be sorted by label.
     parts: tuple[list[Example], list[Example]] = ([], [])
-    for number, example in enumerate(splits['train'], 1):
-      parts[int(number * share) > int((number - 1) * share)].append(example)
+    for example, held in zip(splits['train'], held_out(len(splits['train']), share), strict=True):
+      parts[int(held)].append(example)
     splits['train'], splits['validation'] = parts
   options = {'separate': found.separate, 'labels': found.kind}
   return Source(

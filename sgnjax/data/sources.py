@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 from ml_collections import ConfigDict
 
 from sgnjax.errors import UserError, check_choice
@@ -74,23 +75,26 @@ class Source(NamedTuple):
 
 def names() -> list[str]:
   """What `data.name` may be."""
+  from sgnjax.data import images
   from sgnjax.data.sets import SETS
 
-  return ['embedded', 'text', *SETS]
+  return ['embedded', 'text', *SETS, *images.SETS]
 
 
 def labelled(name: str) -> bool:
-  """Whether the documents of a set have labels."""
+  """Whether the documents or images of a set have labels."""
+  from sgnjax.data import images
   from sgnjax.data.sets import SETS
 
-  return name in SETS and SETS[name].label is not None
+  return name in images.SETS or (name in SETS and SETS[name].label is not None)
 
 
 def of_tfds(name: str) -> bool:
   """Whether a set is read by TFDS."""
+  from sgnjax.data import images
   from sgnjax.data.sets import PLAIN_ONLY, SETS
 
-  return name in SETS and name not in PLAIN_ONLY
+  return name in {*SETS, *images.SETS} - {*PLAIN_ONLY, 'digits'}
 
 
 def load(config: ConfigDict) -> Source:
@@ -100,16 +104,20 @@ def load(config: ConfigDict) -> Source:
   counted in characters (in bytes for the byte tokenizer). This holds for tiny_shakespeare too: TFDS
   cuts it 90/5/5, while the papers train on the first 90 % and validate on the rest, so its three
   parts are joined first and cut again; the default 0.1 gives the papers' int(0.9 * 1,115,394) =
-  1,003,854 characters. A set of documents without a validation split takes the last
-  `data.validation` of its train documents.
+  1,003,854 characters. A set of documents without a validation split takes `data.validation`
+  of its train documents: TFDS's last, which TFDS has shuffled; of plain files, `held_out`.
 
   A local text must be UTF-8 but for the byte tokenizer; a byte-order mark is dropped, CRLF becomes
   LF. For the byte tokenizer the bytes stay as they are.
 
   Raises UserError: unknown name, missing or empty file, invalid UTF-8, a share outside (0, 1).
   """
+  from sgnjax.data import sets
+
   data = config.data
   check_choice('data.name', data.name, names())
+  if data.name not in ('embedded', 'text') and data.name not in sets.SETS:
+    raise UserError(f'data.name={data.name} holds images, and a text is asked for')
   if not 0 < data.validation < 1:
     raise UserError(f'data.validation={data.validation}: expected a share between 0 and 1')
   raw = data.tokenizer == 'byte'
@@ -117,14 +125,19 @@ def load(config: ConfigDict) -> Source:
     pieces, origin = [('embedded', embedded().encode())], 'English of the Python standard library'
   elif data.name == 'text':
     pieces, origin = read_texts(data.path), f"text of '{data.path}'"
+  elif data.path is not None:
+    return sets.from_files(data.name, data.path, data.validation, raw=raw)
   else:
-    from sgnjax.data import sets
-
-    if data.path is not None:
-      return sets.from_files(data.name, data.path, data.validation, raw=raw)
     return sets.from_tfds(data.name, data.dir, data.validation, data.slice, raw=raw)
   return cut([(piece if raw else decode(name, piece)) for name, piece in pieces],
              data.validation, origin)  # fmt: skip
+
+
+def held_out(count: int, share: float) -> np.ndarray:
+  """Which of `count` examples are validation: always the same ones, in no order of theirs."""
+  held = np.zeros(count, bool)
+  held[np.random.default_rng(0).permutation(count)[: count - int((1 - share) * count)]] = True
+  return held
 
 
 def cut(texts: Sequence[Text], share: float, origin: str) -> Source:

@@ -36,15 +36,14 @@ class Shuffled:
 
   def __getitem__(self, step: int) -> Batch:
     order, start = self._order, step * self.batch
-    batch = self.rows.take(np.array([order[start + i] for i in self.part]))
+    chosen = np.array([order[start + i] for i in self.part])
     if self.augment is None:
-      return batch
-    examples = []
-    for place, row in enumerate(self.part):
-      example = {key: value[place] for key, value in batch.items()}
+      return self.rows.take(chosen)
+    changed = []
+    for row, example in zip(self.part, self.rows.examples(chosen), strict=True):
       key = np.random.SeedSequence((self.seed, step, row))
-      examples.append(self.augment(example, np.random.Generator(np.random.Philox(key))))
-    return {key: np.stack([example[key] for example in examples]) for key in examples[0]}
+      changed.append(self.augment(example, np.random.Generator(np.random.Philox(key))))
+    return self.rows.stack(changed)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,181 @@
+"""Images with one label each: scikit-learn's digits, plain files, or TFDS, without TensorFlow."""
+
+import hashlib
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from sgnjax.data import prepared
+from sgnjax.data.image_files import Pairs, digits, from_files
+from sgnjax.data.rows import Batch, Rows
+from sgnjax.data.sources import held_out
+from sgnjax.errors import UserError
+
+# Classes by set.
+SETS = {'digits': 10, 'mnist': 10, 'cifar10': 10, 'cifar100': 100, 'imagenet2012': 1000}
+RESIZED = 256 / 224  # shorter side over the crop that is taken from its centre, as for ImageNet
+
+
+@dataclass(frozen=True)
+class Records(Sequence):
+  """Images as they lie in a TFDS source, and their labels."""
+
+  source: Any
+
+  def __len__(self) -> int:
+    return len(self.source)
+
+  def __getitem__(self, number: int) -> tuple[bytes, int]:
+    example = self.source[number]
+    return example['image'], int(example['label'])
+
+
+@dataclass(frozen=True)
+class _Chosen(Sequence):
+  """Some of a sequence."""
+
+  pairs: Sequence
+  numbers: np.ndarray
+
+  def __len__(self) -> int:
+    return len(self.numbers)
+
+  def __getitem__(self, number: int) -> tuple[Any, int]:
+    return self.pairs[int(self.numbers[number])]
+
+
+@dataclass(frozen=True)
+class Images:
+  """Pairs of an image and its label, one of `classes`, of each split.
+
+  An image is uint8 (H, W, C), or bytes that are decoded when it is read. shape: of those of a
+  batch. source: a phrase that says where they came from. identity: names the set, its sizes and,
+  where they are in memory, its pixels.
+  """
+
+  splits: dict[str, Sequence[tuple[Any, int]]]
+  classes: int
+  shape: tuple[int, int, int]
+  source: str
+  identity: str
+
+
+class Pictures(Rows):
+  """{'image' (B, H, W, C) float32 from 0 to 1, 'label' (B,) int32}.
+
+  `examples` are whole images, uint8, for what changes them; `stack` cuts what is not of the shape:
+  its shorter side is scaled to 256/224 of it, and the centre is taken.
+  """
+
+  def __init__(self, pairs: Sequence[tuple[Any, int]], shape: tuple[int, int, int]):
+    self._pairs, self._shape = pairs, shape
+
+  def __len__(self) -> int:
+    return len(self._pairs)
+
+  def examples(self, rows: np.ndarray) -> list[Batch]:
+    found = (self._pairs[int(row)] for row in rows)
+    return [{'image': decode(i, self._shape[2]), 'label': np.int32(label)} for i, label in found]
+
+  def stack(self, examples: list[Batch]) -> Batch:
+    images = [_fit(example['image'], self._shape) for example in examples]
+    images = [i.astype(np.float32) / 255 if i.dtype == np.uint8 else i for i in images]
+    return {'image': np.stack(images), 'label': np.stack([e['label'] for e in examples])}
+
+  def take(self, rows: np.ndarray) -> Batch:
+    return self.stack(self.examples(rows))
+
+
+def decode(image: Any, channels: int) -> np.ndarray:
+  """An image as uint8 (H, W, C)."""
+  if isinstance(image, np.ndarray):
+    return image
+  from PIL import Image
+
+  with Image.open(io.BytesIO(image)) as opened:
+    found = np.asarray(opened.convert('L' if channels == 1 else 'RGB'))
+  return found.reshape(*found.shape[:2], channels)
+
+
+def _fit(image: np.ndarray, shape: tuple[int, int, int]) -> np.ndarray:
+  if image.shape == shape:
+    return image
+  from PIL import Image
+
+  high, wide = shape[:2]
+  scale = RESIZED * max(high / image.shape[0], wide / image.shape[1])
+  size = (round(image.shape[1] * scale), round(image.shape[0] * scale))
+  opened = Image.fromarray(image[:, :, 0] if shape[2] == 1 else image)
+  left, top = (size[0] - wide) // 2, (size[1] - high) // 2
+  resized = opened.resize(size, Image.Resampling.BICUBIC)
+  return np.asarray(resized.crop((left, top, left + wide, top + high))).reshape(shape)
+
+
+def load(config: ConfigDict) -> Images:
+  """The images that `config.data` names.
+
+  Without a validation split, `data.validation` of the train split is one (`held_out`); where files
+  hold test images alone, these are cut so. `data.image_size`: images of another size are
+  scaled and cut to squares. Raises UserError as `sources.load`, and for images of different sizes
+  without a size.
+  """
+  data = config.data
+  if data.task != 'classify':
+    raise UserError(f'data.name={data.name} holds images: set data.task=classify')
+  if data.name == 'digits':
+    splits, origin = {'train': digits()}, "scikit-learn's digits"
+  elif data.path is not None:
+    splits, origin = from_files(data.name, data.path), f"{data.name} of '{data.path}'"
+  else:
+    splits, origin = _from_tfds(data.name, data.dir)
+  if 'train' not in splits:
+    splits, origin = {'train': splits['test']}, f'{origin}, test images alone'
+  if 'validation' not in splits:
+    pairs = splits['train']
+    held = held_out(len(pairs), data.validation)
+    splits['train'] = _Chosen(pairs, np.flatnonzero(~held))
+    splits['validation'] = _Chosen(pairs, np.flatnonzero(held))
+  if not all(map(len, splits.values())):
+    raise UserError(f'{origin}: too few images for data.validation={data.validation}')
+  channels = 1 if data.name in ('digits', 'mnist') else 3
+  first = decode(splits['train'][0][0], channels).shape
+  size = data.image_size
+  if size is None and data.name == 'imagenet2012':
+    raise UserError('the images of imagenet2012 differ in size: set data.image_size=224, say')
+  return Images(
+    splits=splits,
+    classes=SETS[data.name],
+    shape=first if size is None else (size, size, channels),
+    source=origin,
+    identity=_identity(f'{data.name} {data.validation}', splits),
+  )
+
+
+def _identity(name: str, splits: dict[str, Sequence]) -> str:
+  digest = hashlib.sha256(name.encode())
+  for split, pairs in splits.items():
+    digest.update(f'{split} {len(pairs)}'.encode())
+    while isinstance(pairs, _Chosen):
+      pairs = pairs.pairs
+    if isinstance(pairs, Pairs):
+      digest.update(pairs.labels.tobytes())
+      for image in pairs.images:
+        digest.update(image)
+  return digest.hexdigest()
+
+
+def _from_tfds(name: str, folder: str | None) -> tuple[dict[str, Sequence], str]:
+  import tensorflow_datasets as tfds
+
+  builder = prepared.ready(name, folder)
+  splits = {}
+  for split in ('train', 'validation', 'test'):
+    if split in builder.info.splits:
+      source = builder.as_data_source(split=split, decoders={'image': tfds.decode.SkipDecoding()})
+      if int(source[0]['label']) >= 0:  # those of ImageNet's test images are secret
+        splits[split] = Records(source)
+  return splits, f'TFDS {builder.info.full_name}'
