@@ -1,13 +1,16 @@
 """TFDS sets, read as ArrayRecord without TensorFlow, and how they come to be on the disk."""
 
 import contextlib
-import importlib
+import importlib.util
 import io
+import os
 import socket
 import threading
 import urllib.parse
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from sgnjax.errors import UserError
@@ -155,7 +158,7 @@ def prepare(name: str, folder: str | None) -> Any:
   tfds.disable_progress_bar()
   options = tfds.download.DownloadConfig(manual_dir=_manual(found))
   try:
-    with contextlib.redirect_stdout(io.StringIO()):
+    with contextlib.redirect_stdout(io.StringIO()), _extracting():
       found.download_and_prepare(download_config=options)
   except NonMatchingChecksumError as error:
     said = '; '.join(
@@ -174,6 +177,28 @@ def prepare(name: str, folder: str | None) -> Any:
   except OSError as error:
     raise UserError(f"cannot prepare {name} in '{data_dir(found)}': {error}") from error
   return builder(name, folder)
+
+
+@contextlib.contextmanager
+def _extracting() -> Iterator[None]:
+  """Has TFDS open archives by Python itself where there is no TensorFlow.
+
+  It takes two things of TensorFlow for that: to open a local file, and to call a path a text.
+  """
+  if importlib.util.find_spec('tensorflow') is not None:
+    yield
+    return
+  from tensorflow_datasets.core.download import extractor
+
+  before = extractor.tf
+  extractor.tf = SimpleNamespace(
+    compat=SimpleNamespace(as_text=os.fsdecode),
+    io=SimpleNamespace(gfile=SimpleNamespace(GFile=open)),
+  )
+  try:
+    yield
+  finally:
+    extractor.tf = before
 
 
 def answers(host: str, port: int = 443) -> bool:

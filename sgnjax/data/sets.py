@@ -246,7 +246,7 @@ def _documents(builder, part: str, found: Set, raw: bool) -> Documents:
       text = b'\n'.join(_bytes(example[name]) for name in found.fields)
       label = None if found.label is None else example[found.label]
       label = label if label is None else (float if found.kind == 'number' else int)(label)
-      yield (text if raw else text.decode('utf-8')), label
+      yield (text if raw else decode(builder.info.full_name, text)), label
 
   # What lies prepared: the records' names and sizes, beside the set's name and version.
   records = sorted(builder.data_path.glob('*.array_record*'))

@@ -20,7 +20,15 @@ from sgnjax.models import build, count, unpadded
 from sgnjax.models.decoder import Decoder
 from sgnjax.ops.kernels import fast_length
 
-ASSUMED = {'byte': 256, 'char': 128, 'gpt2': 50257}  # vocabulary, before the text is read
+# Vocabulary, before the text is read.
+ASSUMED = {
+  'byte': 256,
+  'char': 128,
+  'word': 10_000,
+  'gpt2': 50_257,
+  'bpe': 8192,
+  'unigram': 8192,
+}
 GIB = 2**30
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import itertools
+import tarfile
 import threading
 import time
 import zipfile
@@ -326,6 +327,53 @@ def test_sets_of_tfds_by_their_features(tmp_path, name, splits, test, expected):
   else:
     assert source.classes == (3 if name == 'glue/mnli' else 2)
     assert set(examples.values()) == {0, 1}
+
+
+def tar_of(files):
+  out = io.BytesIO()
+  with tarfile.open(fileobj=out, mode='w:gz') as archive:
+    for name, content in files.items():
+      info = tarfile.TarInfo(name)
+      info.size = len(content)
+      archive.addfile(info, io.BytesIO(content))
+  return out.getvalue()
+
+
+def zip_of(files):
+  out = io.BytesIO()
+  with zipfile.ZipFile(out, 'w') as archive:
+    for name, content in files.items():
+      archive.writestr(name, content)
+  return out.getvalue()
+
+
+ARCHIVES = {
+  'imdb_reviews': tar_of({
+    f'aclImdb/{split}/{kind}/{i}_1.txt': f'{kind} {i}'.encode()
+    for split in ('train', 'test') for kind in ('neg', 'pos', 'unsup') for i in range(10)
+  }),
+  'glue/sst2': zip_of({
+    f'SST-2/{split}.tsv': 'sentence\tlabel\n' + ''.join(f'pos {i}\t1\n' for i in range(18))
+    for split in ('train', 'dev')
+  } | {'SST-2/test.tsv': 'index\tsentence\n0\ta\n'}),
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures('no_network')
+@pytest.mark.parametrize('name', ARCHIVES)
+def test_archives_of_tfds_are_prepared_without_tensorflow(tmp_path, monkeypatch, name):
+  builder = prepared.builder(name, str(tmp_path))
+  ((file, url),) = prepared.needed(builder).items()
+  from tensorflow_datasets.core.download.checksums import UrlInfo
+
+  content = ARCHIVES[name]
+  (manual(tmp_path) / file).write_bytes(content)
+  info = UrlInfo(len(content), hashlib.sha256(content).hexdigest(), file)
+  monkeypatch.setattr(type(builder), 'url_infos', {url: info})
+  source = sources.load(config(name, tmp_path))
+  examples = list(source.splits['train'].read())
+  assert len(examples) == 18
+  assert all(label == text.startswith('pos') for text, label in examples)
 
 
 @pytest.mark.usefixtures('no_network')
