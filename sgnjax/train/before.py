@@ -1,23 +1,13 @@
 """What must hold before a run begins or goes on."""
 
-import hashlib
 from pathlib import Path
 
 from ml_collections import ConfigDict
 
 from sgnjax import config as config_lib
-from sgnjax.data import pipeline
 from sgnjax.errors import UserError
 from sgnjax.train.checkpoint import committed
 from sgnjax.train.evaluation import check_eval
-
-
-def identity(corpus: pipeline.Corpus) -> str:
-  """Names the tokens of all splits: the order of a resumed run is that of the same text only."""
-  digest = hashlib.sha256()
-  for name in sorted(corpus.splits):
-    digest.update(corpus.splits[name].tobytes())
-  return digest.hexdigest()
 
 
 def last_saved(workdir: Path) -> str:

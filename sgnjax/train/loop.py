@@ -32,7 +32,7 @@ from sgnjax.parallel.agree import (
 from sgnjax.parallel.hosts import say_when_lost
 from sgnjax.parallel.mesh import make_mesh, row_shards
 from sgnjax.train import state as state_lib
-from sgnjax.train.before import check_same_run, check_settings, identity, last_saved
+from sgnjax.train.before import check_same_run, check_settings, last_saved
 from sgnjax.train.checkpoint import Checkpoints, check_same_tokenizer, committed
 from sgnjax.train.evaluation import describe, evaluate, measures
 from sgnjax.train.initial import start_from
@@ -88,8 +88,7 @@ def train(config: ConfigDict, workdir: str | Path) -> dict:
     use_compile_cache()
   corpus = pipeline.load(config)
   check_same_tokenizer(workdir, corpus.tokenizer)
-  text = identity(corpus)
-  check_same(**{'the text (data.*)': text})
+  check_same(**{'the text (data.*)': corpus.identity})
   model = make_model(config, corpus.tokenizer)
   audited = audit.gate(config, vocab=model.vocab)
   with contextlib.ExitStack() as stack:
@@ -101,7 +100,7 @@ def train(config: ConfigDict, workdir: str | Path) -> dict:
       write_atomically(workdir / 'config.json', serialised + '\n')
       write_atomically(workdir / 'audit.json', json.dumps(audited.to_json(), indent=2) + '\n')
       write_atomically(workdir / 'tokenizer.json', json.dumps(corpus.tokenizer.to_json()) + '\n')
-    run = _Run(config, workdir, corpus, text, model, optimiser, mesh, checkpoints, audited.leaky)
+    run = _Run(config, workdir, corpus, model, optimiser, mesh, checkpoints, audited.leaky)
     for writer in (run.jsonl, run.board, run.progress):
       stack.callback(writer.close)
     run.introduce()
@@ -139,9 +138,9 @@ def _result(
 class _Run:
   """One process's share of a run: the state, what is in flight, and where it is written."""
 
-  def __init__(self, config, workdir, corpus, text, model, optimiser, mesh, checkpoints, leaky):
+  def __init__(self, config, workdir, corpus, model, optimiser, mesh, checkpoints, leaky):
     self.config, self.workdir, self.leaky = config, workdir, leaky
-    self.corpus, self.text = corpus, text
+    self.corpus = corpus
     self.mesh, self.checkpoints = mesh, checkpoints
     self.model = model
     self.rows = feed.rows(mesh, config.train.batch)
@@ -155,7 +154,7 @@ class _Run:
     else:
       abstract = state_lib.abstract(config, model, optimiser, mesh)
       self.state, data = checkpoints.restore(abstract, self.resumed)
-      if data['text'] != text:
+      if data['text'] != corpus.identity:
         raise UserError(
           f"the text ({corpus.source}) is not the one that '{workdir}' was trained on; resume with "
           'the same text, or use another --workdir=DIR'
@@ -300,7 +299,7 @@ class _Run:
     data = {
       'iterator': self.batches.get_state(),
       'pending': self.pending,
-      'text': self.text,
+      'text': self.corpus.identity,
     }
     self.checkpoints.save(self.state, data, validation)
     self.best = min(self.best, math.inf if validation is None else validation)
