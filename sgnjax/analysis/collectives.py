@@ -70,21 +70,28 @@ def collectives(text: str, mesh) -> list[Collective]:
   """The collectives of a compiled program, in the order of its text.
 
   text: `compiled.as_text()` of a program partitioned over the mesh (`num_partitions`), of any
-  backend. mesh: a Mesh or AbstractMesh. Asynchronous pairs count once; branches of a conditional
-  each count as taken. Raises ValueError for groups that are not understood.
+  backend, or its text after XLA's partitioner (`hlo.partitioned`). mesh: a Mesh or AbstractMesh.
+  Asynchronous pairs count once; branches of a conditional each count as taken. An all-reduce of
+  which each device takes its slice and no more is the reduce-scatter that accelerators make of it.
+  Raises ValueError for groups that are not understood.
   """
   module = hlo.parse(text)
   found = []
   for name, (times, known) in hlo.runs(module).items():
     computation = module.computations[name]
+    users = defaultdict(list)
+    for op in computation.values():
+      for operand in op.operands:
+        users[operand].append(op)
     for op in computation.values():
       if op.kind not in hlo.KINDS:
         continue
-      kind = op.kind
-      if kind == 'all-reduce' and 'all-reduce-scatter' in name:
-        kind = 'reduce-scatter'  # the TPU's fusion of an all-reduce and the slice taken of it
-      groups = _groups(op, mesh)
+      kind, groups = op.kind, _groups(op, mesh)
       group = len(groups[0])
+      if kind == 'all-reduce' and (
+        'all-reduce-scatter' in name or _is_sliced(op.name, users, computation, group)
+      ):
+        kind = 'reduce-scatter'
       shapes = [s for o in op.operands for s in computation[o].shapes]
       operand = sum(map(hlo.size, shapes))
       if kind == 'collective-permute':
@@ -118,6 +125,22 @@ def summary(found: Iterable[Collective]) -> dict[tuple[str, tuple[str, ...]], To
       s.moved + c.times * c.moved,
     )
   return dict(sorted(sums.items(), key=lambda item: -item[1].moved))
+
+
+PASSED_ON = ('get-tuple-element', 'convert', 'copy', 'bitcast', 'reshape', 'transpose')
+
+
+def _is_sliced(name: str, users: dict[str, list[hlo.Op]], computation, group: int) -> bool:
+  """Whether all that is done with a result is to take one of `group` parts of it."""
+  for user in users.get(name, ()):
+    if user.kind in PASSED_ON and not user.root:
+      if not _is_sliced(user.name, users, computation, group):
+        return False
+    elif user.kind != 'dynamic-slice' or group * hlo.elements(user.shapes[0]) != hlo.elements(
+      computation[name].shapes[0]
+    ):
+      return False
+  return name in users
 
 
 def _groups(op: hlo.Op, mesh) -> np.ndarray | list[list[int]]:

@@ -7,8 +7,8 @@ import pytest
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from sgnjax.analysis import hlo
 from sgnjax.analysis.collectives import Total, collectives, summary
-from sgnjax.analysis.hlo import size
 
 AXES = ('data', 'fsdp', 'tensor', 'sequence')
 
@@ -184,6 +184,39 @@ def test_the_fused_slice_of_an_all_reduce_is_a_reduce_scatter(mesh):
   assert list(summary(made(lines, mesh, fused)).values()) == [Total(1, 512, 256, 256.0)]
 
 
+def test_an_all_reduce_of_which_a_slice_is_kept_is_a_reduce_scatter(mesh):
+  lines = """
+%place = s32[] parameter(1)
+%all = f32[16,8] all-reduce(%x), replica_groups={{{{0,1}},{{2,3}},{{4,5}},{{6,7}}}}, to_apply=%sum
+%narrow = bf16[16,8] convert(%all)
+{}
+ROOT %kept = bf16[{},8] dynamic-slice(%narrow, %place, %zero), dynamic_slice_sizes={{{},8}}
+"""
+  other = '%whole = f32[16,8] negate(%all)'
+  for line, part, kind in (('', 8, 'scatter'), ('', 4, 'all-reduce'), (other, 8, 'all-reduce')):
+    (one,) = made(lines.format(line, part, part), mesh)
+    assert kind in one.kind
+
+
+def test_the_partitioners_own_text_keeps_narrow_types(mesh):
+  """A CPU would widen what is gathered here to float32, and all-reduce the gradient whole."""
+  rows, parts = NamedSharding(mesh, P('fsdp')), NamedSharding(mesh, P(None, 'fsdp'))
+
+  def loss(w_DF, x_BD):
+    w_DF = jax.lax.with_sharding_constraint(w_DF, NamedSharding(mesh, P()))
+    return jnp.sum((x_BD @ w_DF).astype(jnp.float32) ** 2)
+
+  w_DF = jax.ShapeDtypeStruct((64, 64), jnp.bfloat16, sharding=parts)
+  x_BD = jax.ShapeDtypeStruct((32, 64), jnp.bfloat16, sharding=rows)
+  gradient = jax.jit(jax.grad(loss), out_shardings=parts).lower(w_DF, x_BD)
+  text, compiled = hlo.partitioned(gradient)
+  ours = summary(collectives(text, mesh))
+  assert ours['all-gather', ('fsdp',)] == Total(1, 4096, 8192, 4096)
+  assert sum(t.result for (kind, _), t in ours.items() if kind == 'reduce-scatter') == 4096
+  theirs = summary(collectives(compiled.as_text(), mesh))
+  assert theirs['all-gather', ('fsdp',)].result == 16384
+
+
 LOOP = """
 %body (s: (s32[], f32[16,8])) -> (s32[], f32[16,8]) {{
   %s = (s32[], f32[16,8]) parameter(0)
@@ -251,9 +284,9 @@ ROOT %d = f32[16,8] conditional(%zero, %x, %x), true_computation=%one, false_com
 
 
 def test_sizes():
-  assert size('bf16[8,128]') == 2048
-  assert size('pred[3]') == 3
-  assert size('f8e4m3fn[4]') == 4
-  assert size('s4[3]') == 2
-  assert size('f32[]') == 4
-  assert size('c64[2]') == 16
+  assert hlo.size('bf16[8,128]') == 2048
+  assert hlo.size('pred[3]') == 3
+  assert hlo.size('f8e4m3fn[4]') == 4
+  assert hlo.size('s4[3]') == 2
+  assert hlo.size('f32[]') == 4
+  assert hlo.size('c64[2]') == 16
