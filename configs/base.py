@@ -16,6 +16,8 @@ def get_config() -> ConfigDict:
   c.seed = 0
   c.allow_leak = False  # train a language model that sees the future; its numbers then say LEAKY
   c.init_from = optional(str)  # workdir of another run whose weights to start from
+  # what a plan is for: v5e-64, v5p-128, h100-8, cpu-8, ...; None: the devices here
+  c.target = optional(str)
 
   c.model = ConfigDict()
   # softmax | sgn | fourier_qk | ega | ega_fourier_qk | chiar | linear | performer | haar | fnet |

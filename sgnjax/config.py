@@ -22,6 +22,7 @@ RESUME_FREE = (
   'sample.',
   'mesh.',
   'hosts.',
+  'target',
   'model.remat',
   'data.dir',
   'data.cache_dir',

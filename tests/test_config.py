@@ -193,6 +193,7 @@ def test_every_key_is_read(tmp_path, monkeypatch):
   run(f'--workdir={tmp_path}/b', '--config.data.name=text', status=2)  # no data.path
   run(f'--workdir={tmp_path}/c', '--config.data.name=tiny_shakespeare', status=2)
   run(f'--workdir={tmp_path}/d', '--config.model.form=published', status=3)  # allow_leak is asked
+  run('--job=plan', '--config.target=v5e', status=2)
   leaves = list(config_lib.leaves(base.get_config()))
   groups = {kind.group for kind in MIXERS.values()}
   for key in leaves:

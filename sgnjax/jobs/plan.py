@@ -8,7 +8,9 @@ import jax
 import jax.numpy as jnp
 from ml_collections import ConfigDict
 
-from sgnjax.analysis import flops
+from sgnjax.analysis import flops, layout, roofline, targets
+from sgnjax.analysis import layout_text as text
+from sgnjax.analysis.targets import Target
 from sgnjax.audit.report import aligned
 from sgnjax.errors import check_choice
 from sgnjax.mixers.baselines import FNet
@@ -18,7 +20,9 @@ from sgnjax.mixers.fourier_qk import FourierQK
 from sgnjax.mixers.sgn import SGN
 from sgnjax.models import build, count, unpadded
 from sgnjax.models.decoder import Decoder
+from sgnjax.ops.backend import assumed
 from sgnjax.ops.kernels import fast_length
+from sgnjax.parallel.mesh import row_shards
 
 # Vocabulary, before the text is read.
 ASSUMED = {
@@ -113,8 +117,15 @@ def _sgn_lengths(m: SGN, length: int) -> dict[int, str]:
 
 
 def run(config: ConfigDict, workdir: str | Path) -> int:
-  """Prints the plan of the config; touches neither data nor workdir."""
+  """Prints the plan of the config; touches neither data nor workdir.
+
+  With a target, or where there are several devices here, the step is compiled and its layout shown.
+  """
   m, t = config.model, config.train
+  target = targets.find(config.target) if config.target else None
+  if target:
+    targets.prepare(target)
+    layout.whole_mesh(config, target)
   check_choice('data.tokenizer', config.data.tokenizer, ASSUMED)
   vocab = m.vocab or ASSUMED[config.data.tokenizer]
   model = build(config, vocab=vocab)
@@ -125,7 +136,8 @@ def run(config: ConfigDict, workdir: str | Path) -> int:
   print('\n'.join(_parameters(model, params)))
   per_step = flops.costs(model, batch=t.batch, length=m.context)
   print('\n'.join(['', *_flops(model, per_step, t.batch, m.context), '', *_check(config)]))
-  print('\n'.join(['', *_memory(config, model, params)]))
+  per_example = activations(model, params, length=m.context)
+  print('\n'.join(['', *_memory(config, params, per_example)]))
   print('\n'.join(['', *_run(config, count(model, params), per_step)]))
   for points, what in fft_lengths(model, length=m.context).items():
     if fast_length(points) != points:
@@ -133,7 +145,55 @@ def run(config: ConfigDict, workdir: str | Path) -> int:
         f'an FFT of {points} points ({what}) is of awkward length and may be several times slower '
         f'than one of {fast_length(points)}; the mathematics does not allow padding'
       )
+  target = target or targets.here()
+  mesh = layout.whole_mesh(config, target)
+  if config.target or mesh.size > 1:
+    _layout(config, target, model, per_example)
+  else:
+    print(
+      '\nfor the layout on many devices, memory of each and collectives: --config.target=v5e-64 '
+      '(or h100-8, v5p-128, cpu-8),\nwith a mesh such as --config.mesh.data=1 --config.mesh.fsdp=-1'
+    )
   return 0
+
+
+def _layout(config: ConfigDict, target: Target, model: Decoder, per_example: int) -> None:
+  """Compiles the step for the target, and prints who holds and who sends what."""
+  config = config.copy_and_resolve_references().unlock()
+  config.model.vocab = model.vocab
+  t, mesh = config.train, layout.whole_mesh(config, target)
+  laid = layout.Layout(config, model, per_example)
+  parameters, memory = laid.parameters(mesh), laid.memory(mesh)
+  print(f'\n{text.title(target, mesh)}\n')
+  print('\n'.join([*text.drawing(parameters, mesh, component), '', *text.parameters(parameters)]))
+  print('\ncompiling the step ...', flush=True)
+  program = layout.program(config, target)
+  compiler = {'libtpu': 'by libtpu', 'here': 'for the devices here', 'cpu': 'for CPU devices'}
+  print(f'compiled {compiler[target.compiler]} in {program.seconds:.1f} s')
+  if target.compiler == 'cpu':
+    print(text.STANDS_IN)
+  rows = t.batch // t.accumulation // row_shards(mesh)
+  print('\n'.join(['', *text.memory(memory, program, target, rows)]))
+  print('\n'.join(['', *text.collectives(program, target, mesh)]))
+  if target.chip is None:
+    print(f"\nno peak rates or memory are known of '{target.name}': no step time, no limit")
+    return
+  with assumed(target.chip.kind):
+    terms = flops.costs(model, batch=t.batch, length=config.model.context)
+  work, traffic = roofline.training(config, terms), memory.traffic(config)
+  found = roofline.step(
+    target,
+    mesh,
+    program.collectives,
+    flops=work,
+    memory=traffic,
+    narrow=config.model.dtype == 'bfloat16',
+  )
+  if not program.refused:
+    tokens = t.batch * config.model.context
+    print('\n'.join(['', *text.step(found, tokens, work, target, traffic)]))
+  limit = target.chip.memory
+  print('\n'.join(['', *text.nearest(laid.nearest(target, limit), limit, target)]))
 
 
 def _parameters(model: Decoder, params) -> list[str]:
@@ -184,10 +244,10 @@ def _check(config: ConfigDict) -> list[str]:
   return aligned(rows, right=(1, 2, 3))
 
 
-def _memory(config: ConfigDict, model: Decoder, params) -> list[str]:
+def _memory(config: ConfigDict, params, per_example: int) -> list[str]:
   stored = sum(math.prod(a.shape) * a.dtype.itemsize for a in jax.tree.leaves(params))
   rows_at_once = -(-config.train.batch // config.train.accumulation)
-  saved = rows_at_once * activations(model, params, length=config.model.context)
+  saved = rows_at_once * per_example
   rows = [
     ('memory', 'GiB'),
     ('parameters', f'{stored / GIB:.3f}'),
@@ -196,8 +256,7 @@ def _memory(config: ConfigDict, model: Decoder, params) -> list[str]:
     (f'activations of {rows_at_once} examples, all that autodiff saves', f'{saved / GIB:.3f}'),
     ('total, over all devices together', f'{(4 * stored + saved) / GIB:.3f}'),
   ]
-  note = 'each device holds its share of the activations, and all of the rest'
-  return [*aligned(rows, right=(1,)), note]
+  return aligned(rows, right=(1,))
 
 
 def _run(config: ConfigDict, parameters: int, per_step: dict) -> list[str]:

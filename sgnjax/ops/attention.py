@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sgnjax.errors import UserError
+from sgnjax.ops.backend import backend
 from sgnjax.ops.dtypes import wide
 
 
@@ -135,7 +136,7 @@ def _product(axes, a, b, dtype):
   numbers there, products of two bfloat16 numbers being exact in float32. One query (axis l, of a)
   is a product with a vector: as one with a matrix, XLA would transpose all keys for it.
   """
-  if jax.default_backend() == 'cpu':
+  if backend() == 'cpu':
     a, b = a.astype(dtype), b.astype(dtype)
   at = axes.index('l')
   if a.shape[at] > 1:

@@ -8,6 +8,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from sgnjax.ops.backend import backend
+
 
 def whole(batch: int, length: int, mask_BL, segments_BL) -> tuple[jax.Array, jax.Array]:
   """Mask and segments, where they are None: all real, all of segment 0."""
@@ -65,7 +67,7 @@ def in_place(write, array: jax.Array, length: int, count: jax.Array) -> jax.Arra
 
   length: of the chunk. count: an int32 scalar that is never negative, which XLA does not know.
   """
-  if length > 1 or jax.default_backend() != 'cpu':
+  if length > 1 or backend() != 'cpu':
     return write(array)
   # A loop of one turn: XLA's CPU would fuse the write with each of its uses, and copy the array.
   return jax.lax.fori_loop(0, (count >= 0).astype(jnp.int32), lambda _, a: write(a), array)

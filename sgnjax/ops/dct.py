@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sgnjax.errors import UserError, check_choice
+from sgnjax.ops.backend import backend
 from sgnjax.ops.dtypes import wide
 
 PATHS = ('fft', 'matrix')
@@ -46,7 +47,7 @@ def _transform(x, axis, path, by_fft, matrix):
   if n == 0:
     raise UserError(f'a DCT needs at least one point, but axis {axis} of {x.shape} is empty')
   if path is None:
-    path = 'matrix' if n <= MATRIX_UP_TO.get(jax.default_backend(), 32) else 'fft'
+    path = 'matrix' if n <= MATRIX_UP_TO.get(backend(), 32) else 'fft'
   check_choice('DCT path', path, PATHS)
   dtype = wide(x.dtype)
   x_XN = jnp.moveaxis(x, axis, -1).astype(dtype)

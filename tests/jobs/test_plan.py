@@ -114,19 +114,66 @@ def test_activations_grow_with_the_length_as_the_scores_do():
 
 
 def test_the_job_prints_what_a_person_needs(capsys, tmp_path):
-  assert plan.run(config_lib.load('configs/chiar_16m.py'), tmp_path) == 0
+  assert plan.run(config_lib.load('configs/chiar_16m.py', ['mesh.data=1']), tmp_path) == 0
   text = capsys.readouterr().out
   for wanted in ('15,764,225', 'ffn products', 'MetaRouter gate', 'Adam moments', '32,768', 'XLA'):
     assert wanted in text
   check = [line for line in text.splitlines() if line.startswith('forward')]
   assert len(check) == 2
   assert all(abs(float(line.split()[-1].rstrip('%'))) < 2 for line in check)
+  assert '--config.target=v5e-64' in text
+  assert 'compiling' not in text
   assert not list(tmp_path.iterdir())
   assert all(len(line) < 120 and line == line.rstrip() for line in text.splitlines())
 
 
+def test_a_target_has_its_layout_printed(capsys, tmp_path):
+  tiny = ['model.layers=1', 'model.width=32', 'model.context=16', 'train.batch=8']
+  mesh = ['mesh.data=2', 'mesh.fsdp=2', 'mesh.tensor=2']
+  config = config_lib.load('configs/quickstart.py', [*tiny, *mesh, 'target=h100-8'])
+  assert plan.run(config, tmp_path) == 0
+  text = capsys.readouterr().out
+  for wanted in (
+    'layout on h100-8: 8 devices of 74.51 GiB, mesh of data 2 x fsdp 2 x tensor 2 x sequence 1',
+    'stack/group_0/0_sgn/ffn/up/kernel',
+    '-, fsdp, tensor',
+    'fits in 74.51 GiB',
+    'all-gather',
+    '(NVLink)',
+    'bound by',
+    'nearest smaller that fits: h100-4, mesh of data 2 x fsdp 1 x tensor 2 x sequence 1',
+    'nearest larger that fits: h100-16, mesh of data 2 x fsdp 4 x tensor 2 x sequence 1',
+  ):
+    assert wanted in text, wanted
+  assert not list(tmp_path.iterdir())
+  assert all(len(line) < 120 and line == line.rstrip() for line in text.splitlines())
+
+
+def test_the_devices_here_are_planned_for_too(capsys, tmp_path):
+  tiny = ['model.layers=1', 'model.width=32', 'model.context=16', 'train.batch=8']
+  assert plan.run(config_lib.load('configs/quickstart.py', tiny), tmp_path) == 0
+  text = capsys.readouterr().out
+  assert 'layout on the devices here: 8 devices, mesh of data 8 x' in text
+  assert 'all-reduce' in text
+  assert "no peak rates or memory are known of 'here'" in text
+
+
+@pytest.mark.parametrize(
+  ('target', 'mesh', 'said'),
+  [
+    ('v5e-63', [], "did you mean 'v5e-64'"),
+    ('h100-8', ['mesh.data=2'], 'leaves 6 of the 8 devices'),
+    ('h100-8', ['mesh.data=16'], 'does not fit 8 devices'),
+  ],
+)
+def test_targets_that_cannot_be_planned(target, mesh, said, tmp_path):
+  config = config_lib.load('configs/quickstart.py', [f'target={target}', *mesh])
+  with pytest.raises(UserError, match=said):
+    plan.run(config, tmp_path)
+
+
 def test_an_unknown_vocabulary_is_assumed_and_said_to_be(capsys, tmp_path):
-  config = config_lib.load('configs/quickstart.py')
+  config = config_lib.load('configs/quickstart.py', ['mesh.data=1'])
   plan.run(config, tmp_path)
   assert 'vocabulary of 128 assumed' in capsys.readouterr().out
   with config.unlocked():
@@ -136,11 +183,11 @@ def test_an_unknown_vocabulary_is_assumed_and_said_to_be(capsys, tmp_path):
 
 
 def test_an_awkward_fft_length_is_said(capsys, tmp_path):
-  change = ['model.context=509', 'model.form=published', 'model.layers=1']
+  change = ['model.context=509', 'model.form=published', 'model.layers=1', 'mesh.data=1']
   plan.run(config_lib.load('configs/quickstart.py', change), tmp_path)
   text = capsys.readouterr().out
   assert 'FFT of 509 points (the sequence) is of awkward length' in text
-  plan.run(config_lib.load('configs/quickstart.py', ['model.layers=1']), tmp_path)
+  plan.run(config_lib.load('configs/quickstart.py', ['model.layers=1', 'mesh.data=1']), tmp_path)
   assert 'awkward' not in capsys.readouterr().out
 
 

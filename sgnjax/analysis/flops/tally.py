@@ -4,10 +4,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import jax
-
 from sgnjax.errors import UserError
 from sgnjax.mixers import Mixer
+from sgnjax.ops.backend import backend
 from sgnjax.ops.dct import MATRIX_UP_TO
 from sgnjax.ops.kernels import fast_length
 
@@ -130,7 +129,7 @@ def convolution(
 
 def matrix_up_to() -> int:
   """Width up to which `ops.dct` takes the matrix on this backend."""
-  return MATRIX_UP_TO.get(jax.default_backend(), MATRIX_UP_TO['cpu'])
+  return MATRIX_UP_TO.get(backend(), MATRIX_UP_TO['cpu'])
 
 
 def dct(n: int, rows: float) -> Cost:
