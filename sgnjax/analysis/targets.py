@@ -8,6 +8,9 @@ import re
 from dataclasses import dataclass
 
 import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from sgnjax.errors import UserError, nearest
 
@@ -191,10 +194,21 @@ def _slice(target: Target) -> list:
   options = {}
   if math.prod(target.sides) < 4:
     options['chips_per_host_bounds'] = [*target.sides, 1][:3]
-  flags = os.environ.pop('XLA_FLAGS', None)  # libtpu ends the process at one that it does not know
-  try:
+  with _without_flags():
     name = f'{target.family}:{shape}'
-    return topologies.get_topology_desc(name, platform='tpu', **options).devices
+    found = topologies.get_topology_desc(name, platform='tpu', **options).devices
+    everywhere = NamedSharding(Mesh(np.asarray(found), ('all',)), PartitionSpec())
+    number = jax.ShapeDtypeStruct((), jnp.float32, sharding=everywhere)
+    jax.jit(jnp.negative).lower(number).compile()
+  return found
+
+
+@contextlib.contextmanager
+def _without_flags():
+  """libtpu reads XLA_FLAGS at its first compilation, and ends the process at one not its own."""
+  flags = os.environ.pop('XLA_FLAGS', None)
+  try:
+    yield
   finally:
     if flags is not None:
       os.environ['XLA_FLAGS'] = flags
