@@ -107,6 +107,27 @@ def whole_mesh(config: ConfigDict, target: Target) -> AbstractMesh:
   return mesh
 
 
+def activations(model: Decoder, params, *, length: int) -> int:
+  """Bytes an example of `length` tokens that the backward pass reads: what autodiff saves.
+
+  XLA keeps less where it recomputes cheap operations. What does not grow with the batch (weights)
+  is left out, by taking the difference of two batches.
+  """
+
+  def saved(batch: int) -> int:
+    tokens_BL = jnp.zeros((batch, length), jnp.int32)
+
+    def loss(params):
+      dropout = {'dropout': jax.random.key(0)}
+      logits_BLV = model.apply({'params': params}, tokens_BL, train=True, rngs=dropout)[0]
+      return jnp.mean(jax.nn.log_softmax(logits_BLV)[:, :, 0])
+
+    residuals = jax.eval_shape(lambda params: jax.vjp(loss, params)[1], params)
+    return sum(math.prod(a.shape) * a.dtype.itemsize for a in jax.tree.leaves(residuals))
+
+  return saved(3) - saved(2)
+
+
 class Layout:
   """The state of a run, traced once, on any mesh."""
 

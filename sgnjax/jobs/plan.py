@@ -10,6 +10,7 @@ from ml_collections import ConfigDict
 
 from sgnjax.analysis import flops, layout, roofline, targets
 from sgnjax.analysis import layout_text as text
+from sgnjax.analysis.layout import activations
 from sgnjax.analysis.targets import Target
 from sgnjax.audit.report import aligned
 from sgnjax.errors import check_choice
@@ -61,27 +62,6 @@ def components(model: Decoder, params) -> dict[str, int]:
   for path, shape in unpadded(model, params).items():
     found[component(path)] += math.prod(shape)
   return dict(found)
-
-
-def activations(model: Decoder, params, *, length: int) -> int:
-  """Bytes an example of `length` tokens that the backward pass reads: what autodiff saves.
-
-  XLA keeps less where it recomputes cheap operations. What does not grow with the batch (weights)
-  is left out, by taking the difference of two batches.
-  """
-
-  def saved(batch: int) -> int:
-    tokens_BL = jnp.zeros((batch, length), jnp.int32)
-
-    def loss(params):
-      dropout = {'dropout': jax.random.key(0)}
-      logits_BLV = model.apply({'params': params}, tokens_BL, train=True, rngs=dropout)[0]
-      return jnp.mean(jax.nn.log_softmax(logits_BLV)[:, :, 0])
-
-    residuals = jax.eval_shape(lambda params: jax.vjp(loss, params)[1], params)
-    return sum(math.prod(a.shape) * a.dtype.itemsize for a in jax.tree.leaves(residuals))
-
-  return saved(3) - saved(2)
 
 
 def fft_lengths(model: Decoder, *, length: int) -> dict[int, str]:
