@@ -217,10 +217,12 @@ def program(config: ConfigDict, target: Target) -> Program:
   mesh = make_mesh(config, devices)
   with assumed(target.backend):
     state = state_lib.abstract(config, model, optimiser, mesh)
-    shape = (config.train.batch, config.model.context)
-    tokens_BL = jax.ShapeDtypeStruct(shape, jnp.int32, sharding=batch_sharding(mesh))
-    step = make_train_step(model, optimiser, config, mesh)
-    lowered = step.lower(state, {'tokens': tokens_BL, 'targets': tokens_BL})
+    shape, where = (config.train.batch, config.model.context), batch_sharding(mesh)
+    keys = ('tokens', 'targets', *(('segments', 'positions') if config.data.packing else ()))
+    batch = {key: jax.ShapeDtypeStruct(shape, jnp.int32, sharding=where) for key in keys}
+    if config.data.packing:
+      batch['mask'] = jax.ShapeDtypeStruct(shape, jnp.bool_, sharding=where)
+    lowered = make_train_step(model, optimiser, config, mesh).lower(state, batch)
   try:
     if target.compiler == 'cpu':
       text, compiled = hlo.partitioned(lowered)

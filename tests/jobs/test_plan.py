@@ -114,7 +114,7 @@ def test_activations_grow_with_the_length_as_the_scores_do():
 
 
 def test_the_job_prints_what_a_person_needs(capsys, tmp_path):
-  assert plan.run(config_lib.load('configs/chiar_16m.py', ['mesh.data=1']), tmp_path) == 0
+  assert plan.run(config_lib.load('configs/chiar_16m.py', ['mesh.fsdp=1']), tmp_path) == 0
   text = capsys.readouterr().out
   for wanted in ('15,764,225', 'ffn products', 'MetaRouter gate', 'Adam moments', '32,768', 'XLA'):
     assert wanted in text
@@ -179,6 +179,10 @@ def test_an_unknown_vocabulary_is_assumed_and_said_to_be(capsys, tmp_path):
   with config.unlocked():
     config.data.tokenizer = 'chars'
   with pytest.raises(UserError, match="did you mean 'char'"):
+    plan.run(config, tmp_path)
+  with config.unlocked():
+    config.data.tokenizer = 'bpe'
+  with pytest.raises(UserError, match=r'--config\.model\.vocab=32000'):
     plan.run(config, tmp_path)
 
 
