@@ -193,7 +193,7 @@ def _bound(condition: dict[str, Op], module: Module):
     return None, 0, 0
   left, right = (_outside(seen[o], outer, condition) for o in inner.operands)
   limit = _constant(right, condition | seen)
-  place = _place(left)
+  place = _place(left, condition | seen)
   return (place, limit, int(direction[1] == 'LE')) if limit is not None else (None, 0, 0)
 
 
@@ -204,7 +204,15 @@ def _outside(op: Op, fusion: Op, around: dict[str, Op]) -> Op:
   return op
 
 
-def _place(op: Op) -> int | None:
+def _source(op: Op, computation: dict[str, Op]) -> Op:
+  """What an instruction is a copy of."""
+  while op.kind in ('copy', 'bitcast', 'copy-done') and op.operands:
+    op = computation[op.operands[0]]
+  return op
+
+
+def _place(op: Op, computation: dict[str, Op]) -> int | None:
+  op = _source(op, computation)
   found = re.search(r'\bindex=(\d+)', op.rest) if op.kind == 'get-tuple-element' else None
   return int(found[1]) if found else None
 
@@ -215,8 +223,7 @@ def _element(computation: dict[str, Op], name: str, place: int) -> Op:
 
 
 def _constant(op: Op, computation: dict[str, Op]) -> int | None:
-  while op.kind in ('copy', 'bitcast', 'copy-done') and op.operands:
-    op = computation[op.operands[0]]
+  op = _source(op, computation)
   found = re.match(r'(-?\d+)\)', op.rest) if op.kind == 'constant' else None
   return int(found[1]) if found else None
 
@@ -232,6 +239,6 @@ def _step(body: dict[str, Op], place: int, module: Module) -> int | None:
     return None
   parts = [_outside(seen[o], outer, body) for o in inner.operands]
   steps = [_constant(part, body | seen) for part in parts]
-  if place not in [_place(part) for part in parts]:
+  if place not in [_place(part, body | seen) for part in parts]:
     return None
   return next((s for s in steps if s is not None), None)

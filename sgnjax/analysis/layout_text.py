@@ -96,7 +96,7 @@ def memory(found: Memory, program: Program, target: Target, rows_at_once: int) -
 def collectives(program: Program, target: Target, mesh) -> list[str]:
   """Kinds of collectives along mesh axes: how often, bytes sent, and the time they take."""
   if not program.collectives:
-    return ['no collectives'] if not program.refused else []
+    return ['no collectives']
   rows = [('collectives of a step', 'along', 'runs', 'MiB a device sends', 'milliseconds')]
   for (kind, axes), total in summary(program.collectives).items():
     same = [c for c in program.collectives if (c.kind, c.axes) == (kind, axes)]

@@ -8,7 +8,7 @@ compiled by libtpu too, where it is installed. Nothing here is a measurement of 
 import importlib.util
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -169,7 +169,27 @@ def table(cases: Sequence[tuple[str, Measured]], first: str) -> list[str]:
   return lines
 
 
-def strong_and_weak(config: ConfigDict) -> list[str]:
+def winners(cases: Sequence[tuple[str, Measured]], first: str) -> list[str]:
+  """Markdown: the shortest step on each chip, and how much longer the next mesh takes."""
+  head = [first, *CHIPS]
+  lines = ['| ' + ' | '.join(head) + ' |', '| --- ' * len(head) + '|']
+  for label in dict.fromkeys(label for label, _ in cases):
+    cells = [label]
+    for chip in CHIPS:
+      ranked = sorted(
+        (m.on(chip).most, name(m.mesh)) for other, m in cases if other == label and m.fits(chip)
+      )
+      margin = f' (next: +{ranked[1][0] / ranked[0][0] - 1:.0%})' if len(ranked) > 1 else ''
+      cells.append(f'{ranked[0][1]}{margin}' if ranked else 'none fits')
+    lines.append('| ' + ' | '.join(cells) + ' |')
+  return lines
+
+
+def both(cases: Sequence[tuple[str, Measured]], first: str) -> str:
+  return '\n'.join([*table(cases, first), '', 'Shortest:', '', *winners(cases, first)])
+
+
+def strong_and_weak(config: ConfigDict) -> str:
   """The table of 8 and 64 devices: the config's batch on both, and a batch that grows with them."""
   cases, rows = [], config.train.batch
   for devices, batch in ((8, rows), (64, rows), (64, 8 * rows)):
@@ -178,10 +198,10 @@ def strong_and_weak(config: ConfigDict) -> list[str]:
     for mesh in STRATEGIES[devices]:
       print(f'  {devices} devices, {batch} rows: {name(mesh)}', flush=True)
       cases.append((f'{devices} devices, {batch} rows', measure(config, mesh)))
-  return table(cases, 'machine, batch')
+  return both(cases, 'machine, batch')
 
 
-def lengths() -> list[str]:
+def lengths() -> str:
   """The table over lengths, on 8 devices."""
   cases = []
   for length in LENGTHS:
@@ -190,7 +210,7 @@ def lengths() -> list[str]:
       if config.train.batch % (mesh[0] * mesh[1]) == 0:
         print(f'  {length} tokens: {name(mesh)}', flush=True)
         cases.append((f'{length:,}', measure(config, mesh)))
-  return table(cases, 'length')
+  return both(cases, 'length')
 
 
 def as_compiled() -> list[str]:
@@ -209,28 +229,34 @@ def as_compiled() -> list[str]:
   return lines
 
 
-def page(configs: Sequence[str]) -> str:
-  """The whole page."""
-  parts = [HEAD]
+def parts(configs: Sequence[str]) -> Iterator[str]:
+  """The page, a part at a time."""
+  yield HEAD
   for file in configs:
     print(file, flush=True)
     config = config_lib.load(CONFIGS / f'{file}.py')
-    words = (
-      f'{config.train.batch} rows of {config.model.context} tokens a step on 8 and 64 devices '
+    t, m = config.train, config.model
+    yield f'## {file}'
+    yield (
+      f'{t.batch} rows of {m.context} tokens a step on 8 and 64 devices (strong scaling), and '
+      f'{8 * t.batch} on 64 (weak scaling); train.accumulation={t.accumulation}, '
+      f'model.remat={m.remat}.'
     )
-    words += f'(strong scaling), and {8 * config.train.batch} on 64 (weak scaling); '
-    words += f'train.accumulation={config.train.accumulation}, model.remat={config.model.remat}.'
-    parts += [f'## {file}', words, '\n'.join(strong_and_weak(config))]
-  parts += [OVER_LENGTHS, '\n'.join(lengths())]
+    yield strong_and_weak(config)
+  yield OVER_LENGTHS
+  yield lengths()
   if importlib.util.find_spec('libtpu') is not None:
-    parts += [COMPILED, '\n'.join(as_compiled())]
-  return '\n\n'.join(parts) + '\n'
+    yield COMPILED
+    yield '\n'.join(as_compiled())
 
 
 def main() -> None:
   path, *configs = sys.argv[1:]
   targets.prepare(targets.find('cpu-64'))
-  Path(path).write_text(page(configs or ('chiar_400m', 'chiar_1b')), encoding='utf-8')
+  page = []
+  for part in parts(configs or ('chiar_400m', 'chiar_1b')):
+    page.append(part)
+    Path(path).write_text('\n\n'.join(page) + '\n', encoding='utf-8')
 
 
 if __name__ == '__main__':

@@ -166,7 +166,8 @@ def _layout(config: ConfigDict, target: Target, model: Decoder, per_example: int
     print(text.STANDS_IN)
   rows = t.batch // t.accumulation // row_shards(mesh)
   print('\n'.join(['', *text.memory(memory, program, target, rows)]))
-  print('\n'.join(['', *text.collectives(program, target, mesh)]))
+  if not program.refused:
+    print('\n'.join(['', *text.collectives(program, target, mesh)]))
   if target.chip is None:
     print(f"\nno peak rates or memory are known of '{target.name}': no step time, no limit")
     return

@@ -223,7 +223,8 @@ LOOP = """
   %i = s32[] get-tuple-element(%s), index=0
   %v = f32[16,8] get-tuple-element(%s), index=1
   %one = s32[] constant({step})
-  %next = s32[] add(%i, %one)
+  %copied = s32[] copy(%i)
+  %next = s32[] add(%copied, %one)
   %r = f32[16,8] all-reduce(%v), replica_groups={{}}, to_apply=%sum
   ROOT %t = (s32[], f32[16,8]) tuple(%next, %r)
 }}

@@ -36,6 +36,16 @@ def test_the_shortest_step_of_a_machine_is_bold(cases):
       assert ('**' in cell) == (m.on(chip).most == min(times[chip]))
 
 
+def test_the_winner_is_named_with_its_lead(cases):
+  (*_, row) = scaling_out.winners([('8 devices', m) for m in cases], 'machine')
+  cells = row.strip('| ').split(' | ')
+  assert cells[0] == '8 devices'
+  for chip, cell in zip(scaling_out.CHIPS, cells[1:], strict=True):
+    times = {scaling_out.name(m.mesh): m.on(chip).most for m in cases}
+    best, other = sorted(times, key=times.get)
+    assert cell == f'{best} (next: +{times[other] / times[best] - 1:.0%})'
+
+
 def test_every_strategy_takes_all_devices():
   for devices, meshes in scaling_out.STRATEGIES.items():
     for mesh in meshes:
