@@ -51,9 +51,9 @@ loops that they are in, and bytes and FLOPs are divided by the peak rates of dat
 
 - Columns of collectives: MiB that a device sends in a step, by ring formulas
   (`sgnjax/analysis/collectives.py`).
-- GiB: parameters, gradients, the optimiser's state and saved activations of a device, by formula;
-  no buffers for communication or logits. Activations are not divided over `tensor`, where a part
-  of them is.
+- GiB a device, the lower of two estimates from above: parameters, gradients, the optimiser's state
+  and all activations that autodiff saves, by formula (activations not divided over `tensor`, where
+  a part of them is); and the buffers of the program compiled for CPUs (where bfloat16 is widened).
 - Columns of chips: milliseconds of a step when communication is waited for, and its share of them:
   the longer of arithmetic and memory traffic, and all collectives one after the other, without
   latencies. H100 and H200 in nodes of 8 with NVLink, and one adapter of 50 GB/s a GPU between
@@ -101,8 +101,16 @@ class Measured:
       narrow=self.config.model.dtype == 'bfloat16',
     )
 
+  @property
+  def held(self) -> int:
+    """Bytes of a device: the lower of two estimates that both lie above what an accelerator needs.
+
+    The formula does not divide activations over tensor; the CPU's program widens bfloat16.
+    """
+    return min(self.memory.total, self.program.peak)
+
   def fits(self, chip: str) -> bool:
-    return self.memory.total <= targets.CHIPS[chip].memory
+    return self.held <= targets.CHIPS[chip].memory
 
 
 def measure(config: ConfigDict, mesh: Sequence[int], target: str | None = None) -> Measured:
@@ -153,7 +161,7 @@ def table(cases: Sequence[tuple[str, Measured]], first: str) -> list[str]:
   steps = {(i, chip): m.on(chip) for i, (_, m) in enumerate(cases) for chip in CHIPS}
   for i, (label, m) in enumerate(cases):
     cells = [label, name(m.mesh), *(mebibytes(m.program.collectives, kind) for kind in SENT)]
-    cells.append(f'{m.memory.total / 2**30:.1f}')
+    cells.append(f'{m.held / 2**30:.1f}')
     for chip in CHIPS:
       step = steps[i, chip]
       rivals = [
@@ -222,7 +230,7 @@ def as_compiled() -> list[str]:
     for words, given in (('partitioned', None), ('libtpu', target)):
       print(f'  {file} on {target}: {words}', flush=True)
       m = measure(config, mesh, given)
-      held = m.program.peak if given else m.memory.total
+      held = m.program.peak if given else m.held
       sent = (mebibytes(m.program.collectives, kind) for kind in SENT)
       memory = 'refused' if m.program.refused else f'{held / 2**30:.1f}'
       lines.append(f'| {" | ".join((f"{file}, {target}", words, *sent, memory))} |')

@@ -162,7 +162,7 @@ def _layout(config: ConfigDict, target: Target, model: Decoder, per_example: int
   program = layout.program(config, target)
   compiler = {'libtpu': 'by libtpu', 'here': 'for the devices here', 'cpu': 'for CPU devices'}
   print(f'compiled {compiler[target.compiler]} in {program.seconds:.1f} s')
-  if target.compiler == 'cpu':
+  if target.compiler == 'cpu' and target.chip:
     print(text.STANDS_IN)
   rows = t.batch // t.accumulation // row_shards(mesh)
   print('\n'.join(['', *text.memory(memory, program, target, rows)]))

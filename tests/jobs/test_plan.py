@@ -137,6 +137,7 @@ def test_a_target_has_its_layout_printed(capsys, tmp_path):
     'layout on h100-8: 8 devices of 74.51 GiB, mesh of data 2 x fsdp 2 x tensor 2 x sequence 1',
     'stack/group_0/0_sgn/ffn/up/kernel',
     '-, fsdp, tensor',
+    "a CPU's program stands in",
     'fits in 74.51 GiB',
     'all-gather',
     '(NVLink)',
