@@ -42,6 +42,25 @@ class Parameter:
 
 
 @dataclass(frozen=True)
+class Program:
+  """A compiled step. Bytes are one device's, of the buffers that the compiler laid out.
+
+  refused: what a compiler said of a program that does not fit; there are no other numbers then.
+  """
+
+  seconds: float
+  arguments: int = 0
+  outputs: int = 0  # those that do not take the place of arguments
+  temporaries: int = 0
+  collectives: tuple[Collective, ...] = ()
+  refused: str | None = None
+
+  @property
+  def peak(self) -> int:
+    return self.arguments + self.outputs + self.temporaries
+
+
+@dataclass(frozen=True)
 class Memory:
   """Bytes on one device, by formula: activations are all that autodiff saves of a microbatch.
 
@@ -59,34 +78,18 @@ class Memory:
   def total(self) -> int:
     return self.parameters + self.gradients + self.optimiser + self.activations
 
-  def traffic(self, config: ConfigDict) -> int:
+  def traffic(self, config: ConfigDict, program: Program) -> int:
     """Bytes that a step reads and writes at least: activations written and read; weights read by
     each pass of each microbatch; gradients written and read; the state read and written.
+
+    Activations are no more than the buffers of the step's program hold.
     """
     m, accumulation = config.model, config.train.accumulation
     passes = 3 if m.remat == 'all' else 2
     weights = self.gathered * jnp.dtype(m.dtype).itemsize // 4
     state = 2 * (self.parameters + self.optimiser + self.gradients)
-    return state + accumulation * (2 * self.activations + passes * weights)
-
-
-@dataclass(frozen=True)
-class Program:
-  """A compiled step. Bytes are one device's, of the buffers that the compiler laid out.
-
-  refused: what a compiler said of a program that does not fit; there are no other numbers then.
-  """
-
-  seconds: float
-  arguments: int = 0
-  outputs: int = 0  # those that do not take the place of arguments
-  temporaries: int = 0
-  collectives: tuple[Collective, ...] = ()
-  refused: str | None = None
-
-  @property
-  def peak(self) -> int:
-    return self.arguments + self.outputs + self.temporaries
+    saved = min(self.activations, program.temporaries or self.activations)
+    return state + accumulation * (2 * saved + passes * weights)
 
 
 def mesh_of(config: ConfigDict, count: int) -> AbstractMesh:

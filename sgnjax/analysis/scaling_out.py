@@ -97,7 +97,7 @@ class Measured:
       layout.mesh_of(self.config, self.devices),
       self.program.collectives,
       flops=roofline.training(self.config, terms),
-      memory=self.memory.traffic(self.config),
+      memory=self.memory.traffic(self.config, self.program),
       narrow=self.config.model.dtype == 'bfloat16',
     )
 

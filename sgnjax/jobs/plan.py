@@ -173,7 +173,7 @@ def _layout(config: ConfigDict, target: Target, model: Decoder, per_example: int
     return
   with assumed(target.chip.kind):
     terms = flops.costs(model, batch=t.batch, length=config.model.context)
-  work, traffic = roofline.training(config, terms), memory.traffic(config)
+  work, traffic = roofline.training(config, terms), memory.traffic(config, program)
   found = roofline.step(
     target,
     mesh,
