@@ -5,9 +5,11 @@ from typing import Any, ClassVar, NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from flax.linen.dtypes import promote_dtype
 
 from sgnjax.errors import UserError
 from sgnjax.ops.statistics import layer_norm
+from sgnjax.parallel.sequence import product
 
 FORMS = ('causal', 'published', 'bidirectional')
 
@@ -130,12 +132,24 @@ class Mixer(nn.Module):
 
 def dense(mixer: Mixer, features: int | tuple[int, ...], name: str, bias: bool) -> nn.DenseGeneral:
   """A projection of the calling module, with the dtypes and initial weights of the mixer's."""
+  path = '/'.join((*mixer.path, name, 'kernel')).removeprefix('stack/')
+
+  def promote(inputs, kernel, bias, *, dtype):
+    inputs, bias = promote_dtype(inputs, bias, dtype=dtype)
+    return inputs, kernel, bias
+
+  def dot_general(x, kernel, dimension_numbers, precision=None):
+    how = {'dimension_numbers': dimension_numbers, 'precision': precision}
+    return product(x, kernel, path, **how)
+
   return nn.DenseGeneral(
     features,
     use_bias=bias,
     dtype=mixer.dtype,
     param_dtype=mixer.param_dtype,
     kernel_init=nn.initializers.normal(mixer.init_std),
+    promote_dtype=promote,
+    dot_general_cls=lambda: dot_general,
     name=name,
   )
 

@@ -11,7 +11,7 @@ from sgnjax.mixers import Mixed
 from sgnjax.mixers.base import LayerNorm
 from sgnjax.models.stack import Group, Stack
 from sgnjax.ops.dtypes import wide
-from sgnjax.parallel.sequence import CHANNELS, TOKENS, P, constrain
+from sgnjax.parallel.sequence import CHANNELS, TOKENS, constrain, gathered
 
 
 class Decoder(nn.Module):
@@ -81,7 +81,7 @@ class Decoder(nn.Module):
       'embedding', normal, (self.padded_vocab, self.width), self.param_dtype
     ).astype(self.dtype)
     # Rows of the vocabulary stay apart; a row is whole wherever it is read.
-    table_VD = constrain(table_VD, P('tensor', None))
+    table_VD = gathered(table_VD, 'embedding')
     x_BLD = constrain(jnp.take(table_VD, tokens_BL, axis=0), TOKENS)
     if self.positions == 'learned':
       x_BLD = x_BLD + self.place(positions_BL, length)
@@ -102,7 +102,8 @@ class Decoder(nn.Module):
       logits_BLV = jnp.einsum('bld,vd->blv', x_BLD, table_VD)
     else:
       head_DV = self.param('head', normal, (self.width, self.padded_vocab), self.param_dtype)
-      logits_BLV = jnp.einsum('bld,dv->blv', x_BLD, head_DV.astype(self.dtype))
+      head_DV = gathered(head_DV.astype(self.dtype), 'head')
+      logits_BLV = jnp.einsum('bld,dv->blv', x_BLD, head_DV)
     logits_BLV = constrain(logits_BLV.astype(wide(self.dtype)), CHANNELS)
     if self.padded_vocab != self.vocab:
       real_V = jnp.arange(self.padded_vocab) < self.vocab
@@ -125,6 +126,7 @@ class Decoder(nn.Module):
       (self.context, self.width),
       self.param_dtype,
     ).astype(self.dtype)
+    table_ND = gathered(table_ND, 'position')
     if positions_BL is None:
       return table_ND[None, :length]
     return jnp.take(table_ND, positions_BL, axis=0)

@@ -3,7 +3,6 @@
 import math
 
 import jax
-import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from ml_collections import ConfigDict
 
@@ -39,24 +38,27 @@ def make_mesh(config: ConfigDict, devices=None) -> Mesh:
     sizes[free[0]] = len(devices) // fixed
   _check_model(config, sizes)
   devices = devices[: math.prod(sizes.values())]
-  grid = np.asarray(devices).reshape(tuple(sizes.values()))
-  return Mesh(grid, AXES, axis_types=(AxisType.Auto,) * len(AXES))
+  # On a TPU the order of devices in the mesh follows the links between them.
+  return jax.make_mesh(
+    tuple(sizes.values()), AXES, axis_types=(AxisType.Auto,) * len(AXES), devices=devices
+  )
 
 
 def _check_model(config: ConfigDict, sizes: dict[str, int]) -> None:
   m = config.model
-  for key, axis in (
-    ('heads', 'tensor'),
-    ('context', 'sequence'),
-    ('vocab_multiple', 'tensor'),
+  for key, axes in (
+    ('heads', ('tensor',)),
+    ('context', ('sequence',)),
+    ('vocab_multiple', ('tensor', 'fsdp')),
   ):
-    parts = sizes[axis]
+    parts = math.prod(sizes[axis] for axis in axes)
     if m[key] % parts:
       below, above = m[key] // parts * parts, -(-m[key] // parts) * parts
       would_do = f'{below} or {above}' if below else str(above)
       raise UserError(
-        f'model.{key}={m[key]} does not divide over mesh.{axis}={parts}; model.{key}={would_do} '
-        f'would do, or a mesh.{axis} that divides it'
+        f'model.{key}={m[key]} does not divide over '
+        f'{" x ".join(f"mesh.{axis}={sizes[axis]}" for axis in axes if sizes[axis] > 1)}; '
+        f'model.{key}={would_do} would do, or sizes that divide it'
       )
 
 

@@ -13,18 +13,18 @@ from sgnjax.errors import UserError
 # A path's pattern and the names of its axes, of which None is never split; the first match counts.
 # Layers of a group lie on an axis before these.
 RULES: tuple[tuple[str, tuple], ...] = (
-  ('embedding', ('vocab', 'embed')),
-  ('head', ('embed', 'vocab')),
+  ('embedding', ('vocab', None)),
+  ('head', (None, 'vocab')),
   ('position', ('places', 'embed')),
   ('*/[qkv]/kernel', ('embed', 'heads')),
   ('*/[qkv]/bias', ('heads',)),
-  ('*/o/kernel', ('heads', 'embed')),
+  ('*/o/kernel', ('summed', None)),
   ('*/up/kernel', ('embed', 'hidden')),
   ('*/up/bias', ('hidden',)),
-  ('*/down/kernel', ('hidden', 'embed')),
+  ('*/down/kernel', ('summed', None)),
   ('*/in/kernel', ('embed', None, 'mixed')),
-  ('*/rbf/out/kernel', (None, 'embed')),
-  ('*/out/kernel', ('mixed', 'embed')),
+  ('*/rbf/out/kernel', ('embed', None)),
+  ('*/out/kernel', ('summed', None)),
   ('*/frozen_omega', ('embed', None)),
   ('*/frozen_key', ()),
   ('*/router/kernel', (None, None)),
@@ -53,16 +53,22 @@ RULES: tuple[tuple[str, tuple], ...] = (
   ('*/scale', (None,)),
 )
 
-# Where the named axes go. `channels` are those of an operation along the length, which takes its
-# share of them over `sequence` too (see `sgnjax.parallel.sequence`), and keeps them over `fsdp`.
+# Where the named axes go. A matrix falls into parts along its rows, which accelerators gather well:
+# `embed` is the width as it comes in, `summed` what a product adds up over `tensor`. `channels` are
+# those of an operation along the length, which takes its share of them over `sequence` too (see
+# `sgnjax.parallel.sequence`), and keeps them over `fsdp`.
 MESH_AXES: dict[str, tuple[str, ...]] = {
   'embed': ('fsdp',),
   'places': ('sequence',),
-  'vocab': ('tensor',),
+  'vocab': ('tensor', 'fsdp'),
+  'summed': ('tensor', 'fsdp'),
   'heads': ('tensor',),
   'hidden': ('tensor',),
   'mixed': ('tensor',),
   'channels': ('tensor', 'sequence', 'fsdp'),
+}
+WHOLE_OVER_FSDP = {
+  name: tuple(axis for axis in axes if axis != 'fsdp') for name, axes in MESH_AXES.items()
 }
 
 

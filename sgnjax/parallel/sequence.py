@@ -9,6 +9,7 @@ rows of those, and trades back.
 
 import contextlib
 import contextvars
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,6 +18,7 @@ import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from sgnjax.errors import UserError
+from sgnjax.parallel import rules
 from sgnjax.parallel.mesh import ROWS
 
 _MESH: contextvars.ContextVar[Mesh | None] = contextvars.ContextVar('mesh', default=None)
@@ -50,6 +52,49 @@ def constrain(x: Any, spec: PartitionSpec) -> Any:
   return jax.tree.map(
     lambda a: jax.lax.with_sharding_constraint(a, NamedSharding(mesh, P(*spec[: a.ndim]))), x
   )
+
+
+def gathered(weight: jax.Array, path: str) -> jax.Array:
+  """A parameter as it is multiplied: whole over `fsdp`, in its parts over the other axes.
+
+  Said, since a compiler may find it cheaper to move the rows of small batches to the parts of a
+  parameter, which is another strategy. path: of the parameter, without the group's `stack/`.
+  """
+  mesh = _MESH.get()
+  if mesh is None:
+    return weight
+  whole, parts = (
+    NamedSharding(mesh, rules.spec(path, weight.shape, mesh, mesh_axes=places))
+    for places in (rules.WHOLE_OVER_FSDP, rules.MESH_AXES)
+  )
+  return _gathered(weight, whole, parts)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2))
+def _gathered(weight, whole, parts):
+  return jax.lax.with_sharding_constraint(weight, whole)
+
+
+# Its gradient is summed into the parts, not whole and then cut.
+_gathered.defvjp(
+  lambda weight, whole, parts: (_gathered(weight, whole, parts), None),
+  lambda whole, parts, _, gradient: (jax.lax.with_sharding_constraint(gradient, parts),),
+)
+
+
+def product(x: jax.Array, kernel: jax.Array, path: str, **how) -> jax.Array:
+  """`dot_general(x, kernel, **how)` in x's dtype, for which devices gather their parts of a kernel.
+
+  The backward pass gathers them again: kept, the layers of a model would add up to all of it.
+  """
+
+  def whole(x, kernel):
+    return jax.lax.dot_general(x, gathered(kernel.astype(x.dtype), path), **how)
+
+  mesh = _MESH.get()
+  if mesh is None or mesh.shape['fsdp'] == 1:
+    return whole(x, kernel)
+  return jax.checkpoint(whole, prevent_cse=False)(x, kernel)
 
 
 def over_length(op: Callable, *args: Any, specs: Sequence[PartitionSpec]) -> Any:

@@ -43,7 +43,7 @@ def test_every_parameter_has_a_place(name):
   for path, where in jax.tree_util.tree_leaves_with_path(found):
     if path[-1].key == 'kernel' and path[-2].key in ('q', 'k', 'v', 'up'):
       assert where.spec == P(None, 'fsdp', 'tensor'), path
-  assert found['embedding'].spec == P('tensor', 'fsdp')
+  assert found['embedding'].spec == P(('tensor', 'fsdp'), None)
 
 
 def test_gates_lie_where_the_length_is_worked_on():
@@ -70,8 +70,8 @@ def test_moments_lie_beside_their_parameters():
     ),
     (
       lambda: rules.spec('embedding', (63, 32), mesh_of()),
-      r"\(63, 32\): its axis 'vocab' of 63 does not divide over mesh.tensor=2; 1 parts would do, "
-      'or a size of 64',
+      r"\(63, 32\): its axis 'vocab' of 63 does not divide over mesh.tensor=2 x "
+      'mesh.fsdp=2; 3 parts would do, or a size of 64',
     ),
     (
       lambda: rules.spec('a', (8, 8), mesh_of(), rules=(('a', ('heads', 'vocab')),)),
