@@ -13,7 +13,7 @@ from sgnjax.analysis import layout_text as text
 from sgnjax.analysis.layout import activations
 from sgnjax.analysis.targets import Target
 from sgnjax.audit.report import aligned
-from sgnjax.errors import UserError, check_choice
+from sgnjax.errors import check_choice
 from sgnjax.mixers.baselines import FNet
 from sgnjax.mixers.chiar import Routed
 from sgnjax.mixers.chiar_operators import DCTOperator
@@ -106,7 +106,8 @@ def run(config: ConfigDict, workdir: str | Path) -> int:
   if target:
     targets.prepare(target)
     layout.whole_mesh(config, target)
-  vocab = m.vocab or _vocabulary(config)
+  check_choice('data.tokenizer', config.data.tokenizer, ASSUMED)
+  vocab = m.vocab or config.data.vocab_size or ASSUMED[config.data.tokenizer]
   model = build(config, vocab=vocab)
   tokens_BL = jax.ShapeDtypeStruct((1, m.context), jnp.int32)
   params = jax.eval_shape(model.init, jax.random.key(0), tokens_BL)['params']
@@ -134,19 +135,6 @@ def run(config: ConfigDict, workdir: str | Path) -> int:
       '(or h100-8, v5p-128, cpu-8),\nwith a mesh such as --config.mesh.data=1 --config.mesh.fsdp=-1'
     )
   return 0
-
-
-def _vocabulary(config: ConfigDict) -> int:
-  """The size that a tokenizer will have, without reading text."""
-  d = config.data
-  check_choice('data.tokenizer', d.tokenizer, (*ASSUMED, 'word', 'bpe', 'unigram'))
-  size = ASSUMED.get(d.tokenizer, d.vocab_size)
-  if size is None:
-    raise UserError(
-      f"a plan reads no text: give the vocabulary of data.tokenizer '{d.tokenizer}', as "
-      '--config.model.vocab=32000'
-    )
-  return size
 
 
 def _layout(config: ConfigDict, target: Target, model: Decoder, per_example: int) -> None:
