@@ -33,6 +33,10 @@ def get_config() -> ConfigDict:
   c.model.context = 128
   c.model.vocab = optional(int)  # None: the tokenizer's
   c.model.vocab_multiple = 64
+  c.model.classes = optional(int)  # data.task classify; None: the data's; 1: a number
+  c.model.pooling = 'mean'  # data.task classify: mean (of the real tokens) | cls (a vector before)
+  c.model.image = optional(tuple)  # (rows, columns, channels) of images to classify; None: text
+  c.model.patch = 4  # pixels a side of the patches of images, which are the tokens
   c.model.positions = 'learned'  # learned | rope | alibi | none
   c.model.rope_base = 10_000.0
   c.model.tied = True
@@ -126,7 +130,11 @@ def get_config() -> ConfigDict:
   c.data.dir = optional(str)  # TFDS data_dir; None: TFDS's own default
   c.data.slice = optional(str)  # of the train split, as TFDS takes it: ':1%' or ':100000'
   c.data.validation = 0.1  # share of a text without parts, taken from its end
-  c.data.task = 'lm'  # lm | classify (a document and its label a row)
+  c.data.task = 'lm'  # lm | mlm (masked tokens) | classify (a document or an image, and its label)
+  c.data.mask_rate = 0.15  # task mlm: share of the tokens that are asked for
+  # task classify: layers and pooling leave padding out; false: padding is a token as others are,
+  # for mixers that honour no mask
+  c.data.mask_padding = True
   c.data.tokenizer = 'char'  # char | byte | word | gpt2 | bpe | unigram
   # a tokenizer.json, as a run or --job=tokenizer writes it; gpt2: a folder of its two files
   c.data.tokenizer_path = optional(str)
@@ -145,6 +153,7 @@ def get_config() -> ConfigDict:
   c.train.steps = 600
   c.train.batch = 32
   c.train.accumulation = 1
+  c.train.label_smoothing = 0.0  # task classify: probability given to all classes alike
   c.train.log_every = 20
   c.train.eval_every = 200
   c.train.checkpoint_every = 200

@@ -18,7 +18,7 @@ from sgnjax.analysis.flops import flops
 from sgnjax.analysis.machine import in_words, machine
 from sgnjax.errors import UserError
 from sgnjax.models import build
-from sgnjax.train.step import cross_entropy
+from sgnjax.train.objectives import cross_entropy
 
 DENSE = 'dense'
 

@@ -16,11 +16,13 @@ from sgnjax.audit.causality import (
   compare,
   compare_chunks,
   compare_padding,
+  compare_rows,
+  replaced,
 )
 from sgnjax.audit.report import FLOAT32, Report
 from sgnjax.errors import LeakError, UserError
-from sgnjax.models import build
-from sgnjax.models.decoder import Decoder
+from sgnjax.models import Model, build, example
+from sgnjax.models.encoder import Encoder
 from sgnjax.models.shrink import shrink
 
 __all__ = ['Report', 'Row', 'audit', 'compare', 'gate', 'initial', 'randomise', 'twin_report']
@@ -43,7 +45,7 @@ def local_cpu() -> jax.Device:
     ) from None
 
 
-def recast(model: Decoder, dtype: str) -> Decoder:
+def recast(model: Model, dtype: str) -> Model:
   """The same model, computing in `dtype` and showing its hidden states."""
   fields = {'dtype': jnp.dtype(dtype), 'param_dtype': jnp.dtype(dtype), 'capture': True}
 
@@ -102,18 +104,22 @@ def initial(module: nn.Module, *inputs: jax.Array):
 
 
 def audit(
-  model: Decoder, params, *, vocab: int, length: int, batch: int = 2, seed: int = 0
+  model: Model, params, *, vocab: int, length: int, batch: int = 2, seed: int = 0
 ) -> Report:
-  """Audits a decoder with the given parameters, in float64 on a CPU, whatever they are stored in.
+  """Audits a model with the given parameters, in float64 on a CPU, whatever they are stored in.
 
   Replaces later tokens, the other examples and the padding, and compares the logits before; at one
   compiled shape. With an FFT over the length a change above 1e-9 of the largest logit is a leak;
   without one any change is, in float32 too. Where the model keeps a cache, decoding token by token
   is compared with the whole. Raises UserError where nothing can be compared.
+
+  Of an encoder, which is no language model, other examples and padding are replaced alone.
   """
   cpu = local_cpu()
   limit = TOLERANCE if model.uses_fft else 0.0
   rng = np.random.default_rng(seed)
+  if isinstance(model, Encoder):
+    return _audit_encoder(model, params, vocab, length, batch, limit, seed)
   tokens_BL = rng.integers(0, vocab, size=(batch, length)).astype(np.int32)
   with jax.enable_x64(True), jax.default_device(cpu):
     model64, params64 = recast(model, 'float64'), _as(params, np.float64, cpu)
@@ -139,26 +145,63 @@ def audit(
   return Report(tuple(rows), names, length, batch, model.causal)
 
 
+def _audit_encoder(model: Encoder, params, vocab, length, batch, limit, seed) -> Report:
+  rng = np.random.default_rng(seed)
+  outputs = model.outputs or model.vocab
+
+  def drawn(like, rng):
+    return rng.random(like.shape)
+
+  def other(like, rng):
+    return replaced(like, np.ones(like.shape, bool), vocab, rng)
+
+  images = model.image is not None
+  if images:
+    inputs = rng.random((batch, *model.image))
+  else:
+    inputs = rng.integers(0, vocab, (batch, length)).astype(np.int32)
+  with jax.enable_x64(True), jax.default_device(local_cpu()):
+    model64, params64 = recast(model, 'float64'), _as(params, np.float64, local_cpu())
+    forward = jax.jit(functools.partial(_forward, model64), compiler_options=QUICK)
+    rows = compare_rows(
+      functools.partial(forward, params64),
+      inputs,
+      drawn if images else other,
+      outputs=outputs,
+      limit=limit,
+      seed=seed,
+    )
+    if not images:
+      rows.append(_padding(forward, params64, inputs, vocab, limit, seed, outputs))
+  names = ' + '.join(dict.fromkeys(name for name, _ in model.layers()))
+  return Report(tuple(rows), names, length, batch, model.causal, encoder=True)
+
+
 def _as(params, dtype, device):
   """The parameters in one dtype on one device."""
   return jax.device_put(jax.tree.map(lambda a: np.asarray(a).astype(dtype), params), device)
 
 
-def _forward(model: Decoder, params, tokens_BL, mask_BL=None):
+def _forward(model: Model, params, inputs, mask_BL=None):
   """Logits, and the hidden states by the layers' names, in order."""
-  logits_BLV, aux, _ = model.apply({'params': params}, tokens_BL, mask_BL=mask_BL)
+  logits, aux, _ = model.apply({'params': params}, inputs, mask_BL=mask_BL)
   hidden = {'embedding': aux.debug['embedding']}
   for i, (name, block) in enumerate(model.layers()):
     router = ' with its MetaRouter' if block.meta else ''
     hidden[f'layer {i:02d} ({name}{router})'] = aux.debug[f'hidden/{i:02d}']
-  return logits_BLV, hidden
+  return logits, hidden
 
 
-def _padding(forward, params, tokens_BL, vocab, limit, seed) -> Row:
+def _padding(forward, params, tokens_BL, vocab, limit, seed, outputs=None) -> Row:
   """The row of the padding mask, which a mixer may refuse."""
   try:
     return compare_padding(
-      functools.partial(forward, params), tokens_BL, vocab=vocab, limit=limit, seed=seed
+      functools.partial(forward, params),
+      tokens_BL,
+      vocab=vocab,
+      outputs=outputs or vocab,
+      limit=limit,
+      seed=seed,
     )
   except UserError as refusal:
     return Row(
@@ -166,7 +209,7 @@ def _padding(forward, params, tokens_BL, vocab, limit, seed) -> Row:
     )
 
 
-def _decoding(model: Decoder, forward, params, tokens_BL, vocab) -> Row:
+def _decoding(model: Model, forward, params, tokens_BL, vocab) -> Row:
   """The row of decoding, after a prefill of all but the last tokens."""
   batch, length = tokens_BL.shape
   first = max(1, length - TAIL)
@@ -197,17 +240,25 @@ def twin_report(config: ConfigDict, *, vocab: int | None = None, seed: int = 0) 
     twin.model.dtype = 'float64'
   with jax.enable_x64(True), jax.default_device(local_cpu()):
     model = build(twin)
-    params = randomise(initial(model, jnp.zeros((1, 2), jnp.int32)), seed)
+    given = example(twin)
+    shape = given.shape if model.vocab == 0 else (1, 2)
+    params = randomise(initial(model, jnp.zeros(shape, given.dtype)), seed)
   return audit(model, params, vocab=twin.model.vocab, length=twin.model.context, seed=seed)
 
 
 def gate(config: ConfigDict, *, vocab: int | None = None) -> Report:
   """What stands before training, evaluation and generation: audits the config's small twin.
 
-  Raises LeakError for a leak, unless config.allow_leak; UserError where the model's own `causal`,
-  or its cache, contradicts what was found.
+  An encoder (data.task mlm or classify) sees the whole row by design; what it may not see is other
+  examples and padding. Raises LeakError for a leak, unless config.allow_leak; UserError where the
+  model's own `causal`, or its cache, contradicts what was found.
   """
   report = twin_report(config, vocab=vocab)
+  if report.leaky and report.encoder and not config.allow_leak:
+    raise LeakError(
+      f'this encoder {report.finding()}\n'
+      'way out: --config.allow_leak=True, which writes LEAKY at every number'
+    )
   if report.leaky and not config.allow_leak:
     way = '' if report.declared else '--config.model.form=causal, or '
     lie = ' (and declares itself causal)' if report.declared else ''

@@ -5,6 +5,7 @@ comparisons are between runs of one compiled program, so that a sum is never reo
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -71,7 +72,7 @@ def compare(
   """
   if vocab < 2:
     raise UserError(f'an audit replaces tokens by others, but the vocabulary has {vocab}')
-  batch, length = tokens_BL.shape
+  length = tokens_BL.shape[1]
   rng = np.random.default_rng(seed)
   before = _Run(apply(tokens_BL), vocab)
   at_L = np.arange(length)
@@ -81,11 +82,11 @@ def compare(
     after = _Run(apply(replaced(tokens_BL, where_BL, vocab, rng)), vocab)
     rows.append(_row(f'later tokens{suffix}', t, before, after, ~where_BL, limit))
     moved = moved or before.difference(after, where_BL) > 0
-  for kept in sorted({0, batch - 1}) if batch > 1 else ():
-    where_BL = np.broadcast_to((np.arange(batch) != kept)[:, None], tokens_BL.shape)
-    after = _Run(apply(replaced(tokens_BL, where_BL, vocab, rng)), vocab)
-    rows.append(_row(f'other examples{suffix}', None, before, after, ~where_BL, limit))
-    moved = moved or before.difference(after, where_BL) > 0
+  everywhere = np.ones(tokens_BL.shape, bool)
+  others = functools.partial(replaced, where_BL=everywhere, vocab=vocab, rng=rng)
+  for row, difference in _others(before, apply, tokens_BL, others, limit, suffix):
+    rows.append(row)
+    moved = moved or difference > 0
   if not moved:
     raise UserError('the logits do not depend on the tokens at all: an audit would prove nothing')
   return rows
@@ -98,17 +99,22 @@ def compare_padding(
   vocab: int,
   limit: float = 0.0,
   seed: int = 0,
+  outputs: int | None = None,
 ) -> Row:
   """Replaces what lies under the padding of a ragged batch, and compares the real positions.
 
-  apply: as in `compare`, of tokens and mask (True on real tokens, which come first).
+  apply: as in `compare`, of tokens and mask (True on real tokens, which come first). Logits
+  (B, vocab) of whole rows are compared whole.
   """
   batch, length = tokens_BL.shape
   real_B = [max(1, length // 2 - i) if i % 2 == 0 else max(1, length - 3) for i in range(batch)]
   mask_BL = np.arange(length)[None, :] < np.asarray(real_B)[:, None]
   other_BL = replaced(tokens_BL, ~mask_BL, vocab, np.random.default_rng(seed))
-  before, after = (_Run(apply(tokens, mask_BL), vocab) for tokens in (tokens_BL, other_BL))
-  return _row('padding', None, before, after, mask_BL, limit)
+  before, after = (
+    _Run(apply(tokens, mask_BL), outputs or vocab) for tokens in (tokens_BL, other_BL)
+  )
+  kept = mask_BL if before.logits_BLV.ndim == 3 else np.ones(batch, bool)
+  return _row('padding', None, before, after, kept, limit, mask_BL)
 
 
 def compare_chunks(whole_BLV: np.ndarray, chunks_BLV: np.ndarray, first: int) -> Row:
@@ -121,11 +127,46 @@ def compare_chunks(whole_BLV: np.ndarray, chunks_BLV: np.ndarray, first: int) ->
   return Row('decoding', first, difference, relative, TOLERANCE, note='cache, token by token')
 
 
+def compare_rows(
+  apply: Apply,
+  inputs: np.ndarray,
+  replace: Callable[[np.ndarray, np.random.Generator], np.ndarray],
+  *,
+  outputs: int,
+  limit: float = 0.0,
+  seed: int = 0,
+  suffix: str = '',
+) -> list[Row]:
+  """Replaces other examples and compares what a model gives for one, at any of its positions.
+
+  apply: of inputs (B, ...) to outputs (B, ..., at least `outputs` columns), or as in `compare`.
+  replace: other inputs of that shape. Raises UserError where nothing follows from the inputs.
+  """
+  rng = np.random.default_rng(seed)
+  before = _Run(apply(inputs), outputs)
+  found = list(_others(before, apply, inputs, lambda a: replace(a, rng), limit, suffix))
+  if not any(moved > 0 for _, moved in found):
+    raise UserError('the outputs do not depend on the inputs at all: an audit would prove nothing')
+  return [row for row, _ in found]
+
+
+def _others(before: '_Run', apply: Apply, inputs: np.ndarray, replace: Callable, limit, suffix):
+  """Rows for the first and the last example kept, and how much the others changed."""
+  batch = len(inputs)
+  for kept in sorted({0, batch - 1}) if batch > 1 else ():
+    others_B = np.arange(batch) != kept
+    where = others_B.reshape(-1, *[1] * (inputs.ndim - 1))
+    after = _Run(apply(np.where(where, replace(inputs), inputs)), before.columns)
+    row = _row(f'other examples{suffix}', None, before, after, ~others_B, limit)
+    yield row, before.difference(after, others_B)
+
+
 class _Run:
   """Logits and hidden states of one call, on the host."""
 
   def __init__(self, result, vocab: int):
     logits_BLV, hidden = result if isinstance(result, tuple) else (result, {})
+    self.columns = vocab
     self.logits_BLV = np.asarray(logits_BLV)[..., :vocab]  # the rest pads the vocabulary
     self.hidden = {name: np.asarray(hidden_BLD) for name, hidden_BLD in hidden.items()}
     if not np.all(np.isfinite(self.logits_BLV)):
@@ -142,13 +183,14 @@ class _Run:
         yield name
 
 
-def _row(check, position, before: _Run, after: _Run, kept_BL, limit: float) -> Row:
-  """The comparison of two runs where `kept_BL`."""
-  difference = before.difference(after, kept_BL)
+def _row(check, position, before: _Run, after: _Run, kept, limit: float, hidden=None) -> Row:
+  """The comparison of two runs where `kept`; of hidden states where `hidden`, if they differ."""
+  difference = before.difference(after, kept)
   relative = difference / _scale(before.logits_BLV)
   layer = ''
   if relative > limit:
-    layer = next(before.changed(after, kept_BL, limit), 'head' if before.hidden else '')
+    hidden = kept if hidden is None else hidden
+    layer = next(before.changed(after, hidden, limit), 'head' if before.hidden else '')
   return Row(check, position, difference, relative, limit, layer)
 
 

@@ -12,13 +12,17 @@ FLOAT32 = ' (float32)'  # ends the names of the checks that were made in float32
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-  """What an audit found. `declared`: whether the model calls itself causal."""
+  """What an audit found. `declared`: whether the model calls itself causal.
+
+  encoder: no language model; it sees the whole row by design, other examples and padding not.
+  """
 
   rows: tuple[Row, ...]
   model: str
   length: int
   batch: int
   declared: bool
+  encoder: bool = False
 
   @property
   def leaks(self) -> tuple[Row, ...]:
@@ -65,6 +69,8 @@ class Report:
   @property
   def contradiction(self) -> str:
     """Where the model's own word, or its cache, disagrees with what was found; '' where not."""
+    if self.encoder:
+      return ''
     if not self.leaky and not self.declared and self.length > 1:
       return (
         f'{self.model} declares that it leaks, but nothing was seen to: '
@@ -76,6 +82,9 @@ class Report:
 
   def verdict(self) -> str:
     """One line."""
+    if self.encoder:
+      word = 'LEAKY' if self.leaky else 'ENCODER'
+      return f'{word}: {self.model} sees the whole row by design, and {self.finding()}'
     word = 'LEAKY' if self.leaky else 'CAUSAL' if self.decodes else 'WRONG CACHE'
     return f'{word}: {self.model} {self.finding()}'
 
@@ -105,7 +114,8 @@ class Report:
       for source in self.rows
       for row in [dataclasses.asdict(source)]
     ]
-    facts = {key: getattr(self, key) for key in ('model', 'length', 'batch', 'declared')}
+    keys = ('model', 'length', 'batch', 'declared', 'encoder')
+    facts = {key: getattr(self, key) for key in keys}
     found = {'leaky': self.leaky, 'decodes': self.decodes, 'layer': self.layer, 'size': self.size}
     return json.loads(json.dumps(facts | found | {'verdict': self.verdict(), 'rows': rows}))
 

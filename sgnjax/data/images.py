@@ -13,6 +13,7 @@ from sgnjax.data import prepared
 from sgnjax.data.image_files import Pairs, digits, from_files
 from sgnjax.data.rows import Batch, Rows
 from sgnjax.data.sources import held_out
+from sgnjax.data.tokenizers import NoTokens
 from sgnjax.errors import UserError
 
 # Classes by set.
@@ -62,6 +63,7 @@ class Images:
   shape: tuple[int, int, int]
   source: str
   identity: str
+  tokenizer: NoTokens = NoTokens()
 
 
 class Pictures(Rows):

@@ -14,11 +14,12 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from sgnjax.data import cache, images, sources, tokenizers
+from sgnjax.data.masking import FixedMasks, Masking, ReadPadding
 from sgnjax.data.rows import Batch, InOrder, Labelled, Packed, Rows, Windows, windows
 from sgnjax.data.steps import Augment, Shuffled, Steps, part
 from sgnjax.errors import UserError, check_choice
 
-TASKS = ('lm', 'classify')
+TASKS = ('lm', 'mlm', 'classify')
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,8 @@ def load(config: ConfigDict, tokenizer: tokenizers.Tokenizer | None = None) -> D
   """
   tokenizers.check_kind(config.data.tokenizer)
   check_choice('data.task', config.data.task, TASKS)
-  if config.data.packing and config.data.task != 'lm':
-    raise UserError(f'data.packing is of data.task=lm, and this is {config.data.task}')
+  if config.data.packing and config.data.task == 'classify':
+    raise UserError('data.packing is of data.task=lm and mlm, and this is classify')
   if config.data.name in images.SETS:
     return images.load(config)
   texts, origin, classes = sources.load(config)
@@ -141,10 +142,29 @@ def _rows(config: ConfigDict, corpus: Data, split: str, stride: int) -> Rows:
     return images.Pictures(corpus.splits[split], corpus.shape)
   tokens, context = corpus.splits[split], config.model.context
   if config.data.task == 'classify':
-    return Labelled(tokens, corpus.ends[split], corpus.labels[split], context)
+    rows = Labelled(tokens, corpus.ends[split], corpus.labels[split], context)
+    masked = config.data.mask_padding
+    return rows if masked else ReadPadding(rows, corpus.tokenizer.vocab_size)
   if config.data.packing:
     return Packed(tokens, corpus.ends[split], context)
   return Windows(tokens, context, stride)
+
+
+def _masking(config: ConfigDict, corpus: Corpus) -> Masking:
+  rate = config.data.mask_rate
+  if not 0 < rate < 1:
+    raise UserError(f'data.mask_rate={rate}: expected more than 0 and less than 1')
+  return Masking(corpus.tokenizer.vocab_size, rate)
+
+
+def _in_order(config: ConfigDict, corpus: Data, split: str) -> Rows | None:
+  """The rows that evaluation takes one by one; None: it slides over a text."""
+  if config.data.task == 'mlm':
+    rows = _rows(config, corpus, split, config.model.context)
+    return FixedMasks(rows, _masking(config, corpus))
+  if config.data.task == 'classify' or config.data.packing:
+    return _rows(config, corpus, split, 1)
+  return None
 
 
 def shuffled(
@@ -155,6 +175,8 @@ def shuffled(
   mine, seed = part(rows, batch), _at_least(0, config, 'seed')
   if not mine:
     raise UserError(f'rows {rows} of train.batch={batch}: expected at least one')
+  if config.data.task == 'mlm':
+    augment = _masking(config, corpus)
   return Shuffled(_rows(config, corpus, 'train', stride), seed, batch, mine, augment)
 
 
@@ -177,8 +199,10 @@ def train_iterator(
 
   data.task lm: {'tokens', 'targets'} (b, L) int32. Windows start at the multiples of `data.stride`;
   with `data.packing` they are documents instead (`rows.Packed`), with a mask, segments and
-  positions. Task classify: a document and its label a row (`rows.Labelled`),
-  or images (`images.Pictures`).
+  positions. Task mlm: the same rows, some tokens masked, and targets these alone
+  (`masking.Masking`). Task classify: a document and its label a row (`rows.Labelled`), with
+  `data.mask_padding` false without a mask (`masking.ReadPadding`), or
+  images (`images.Pictures`).
 
   Rows are shuffled anew each epoch. Row i of the global batch of step s is element
   s * train.batch + i of that order, whatever rows are read here. An epoch may end inside a batch.
@@ -205,8 +229,8 @@ def random_batches(
   check_choice('split', split, corpus.splits)
   batch = _at_least(1, config, 'train.batch')
   generator = np.random.default_rng(seed)
-  if config.data.task == 'classify' or config.data.packing:
-    rows = _rows(config, corpus, split, 1)
+  rows = _in_order(config, corpus, split)
+  if rows is not None:
     return (rows.take(drawn) for drawn in generator.integers(0, len(rows), (count, batch)))
   tokens, context = corpus.splits[split], config.model.context
   starts = generator.integers(0, len(tokens) - context, (count, batch))
@@ -218,13 +242,15 @@ def eval_windows(config: ConfigDict, corpus: Data, split: str) -> 'EvalWindows |
 
   Windows advance by `eval.stride` tokens (None: half the context), so a scored token has at least
   context - stride tokens before it, but in the first window. Packed documents are read as they are
-  packed: a document longer than the context goes on without what was before. Labelled documents are
-  a row each. Raises UserError for an unknown split or a stride or batch out of range.
+  packed: a document longer than the context goes on without what was before. Task mlm: windows side
+  by side (what is left of the last one is not read), always the same tokens masked. Labelled
+  documents are a row each. Raises UserError for an unknown split or a stride or batch out of range.
   """
   check_choice('eval.split', split, corpus.splits)
   context, batch = config.model.context, _at_least(1, config, 'eval.batch')
-  if config.data.task == 'classify' or config.data.packing:
-    return InOrder(_rows(config, corpus, split, 1), batch)
+  rows = _in_order(config, corpus, split)
+  if rows is not None:
+    return InOrder(rows, batch)
   stride = max(1, context // 2)
   if config.eval.stride is not None:
     stride = _at_least(1, config, 'eval.stride')

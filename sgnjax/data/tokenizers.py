@@ -186,6 +186,15 @@ KINDS: dict[str, Callable[[dict], Tokenizer]] = {
 }
 
 
+class NoTokens:
+  """In a tokenizer's place where the data are no text."""
+
+  kind, vocab_size = 'none', 0
+
+  def to_json(self) -> dict:
+    return {'kind': self.kind}
+
+
 def check_kind(kind: str) -> None:
   """Raises UserError unless there is a tokenizer of this kind."""
   check_choice('data.tokenizer', kind, KINDS)
@@ -248,8 +257,10 @@ def read(path: str, kind: str) -> Tokenizer:
   return from_json(tree)
 
 
-def from_json(tree: dict) -> Tokenizer:
+def from_json(tree: dict) -> Tokenizer | NoTokens:
   """The inverse of `to_json`. Raises UserError for an unknown kind."""
+  if tree == NoTokens().to_json():
+    return NoTokens()
   check_kind(tree['kind'])
   return KINDS[tree['kind']](tree)
 

@@ -10,16 +10,18 @@ from sgnjax import audit
 from sgnjax import config as config_lib
 from sgnjax.data import pipeline
 from sgnjax.errors import UserError
-from sgnjax.models import build
 from sgnjax.parallel.agree import first
 from sgnjax.parallel.mesh import make_mesh, replicated
+from sgnjax.train import objectives
 from sgnjax.train.checkpoint import load_params
 from sgnjax.train.evaluation import check_eval, describe, evaluate
 from sgnjax.train.log import check_writable, write_atomically
+from sgnjax.train.model import model_of
 from sgnjax.train.step import make_eval_step
 
 # What may differ from the run that is evaluated: nothing of the model or of its text.
 FREE = ('eval.', 'train.', 'optim.', 'seed', 'allow_leak', 'init_from', *config_lib.RESUME_FREE)
+FREE += ('model.classes',)  # which the data say
 
 
 def run(config: ConfigDict, workdir: Path) -> int:
@@ -42,8 +44,8 @@ def run(config: ConfigDict, workdir: Path) -> int:
     )
   mesh = make_mesh(config)
   params = jax.device_put(jax.tree.map(np.asarray, params), replicated(mesh))
-  model = build(config, vocab=tokenizer.vocab_size)
-  record = evaluate(config, corpus, make_eval_step(model, mesh), params, mesh, step)
+  eval_step = make_eval_step(model_of(config, corpus), mesh, objectives.of(config).sums)
+  record = evaluate(config, corpus, eval_step, params, mesh, step)
   if leaky:
     record['leaky'] = True
   record['config_hash'] = config_lib.fingerprint(trained)

@@ -21,6 +21,10 @@ def run(config: ConfigDict, workdir: Path) -> int:
   if s.count < 1:
     raise UserError(f'sample.count={s.count}: expected at least 1')
   trained, params, tokenizer, step = load_params(workdir)
+  if trained.data.task != 'lm':
+    raise UserError(
+      f"workdir '{workdir}' holds an encoder (data.task={trained.data.task}), which writes no text"
+    )
   changed = config_lib.differences({'model': trained.model.to_dict()},
                                    {'model': config.model.to_dict()})  # fmt: skip
   if changed:

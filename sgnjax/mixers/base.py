@@ -123,6 +123,8 @@ class Mixer(nn.Module):
       self.init_cache(1, 1, self.dtype)  # raises
     for name, given in (('padding mask', mask_BL), ('segments', segments_BL)):
       if given is not None:
+        if name == 'padding mask':
+          why += '; data.mask_padding=False: padding is read as a token'
         raise UserError(f"mixer '{self.label}' ({self.form} form) does not honour a {name}: {why}")
 
   def dense(self, features: int | tuple[int, ...], name: str, bias: bool) -> nn.DenseGeneral:

@@ -13,12 +13,17 @@ from sgnjax.errors import UserError, check_choice
 from sgnjax.mixers import FORMS, MIXERS, Mixer
 from sgnjax.models.block import BLOCKS, Block
 from sgnjax.models.decoder import Decoder
+from sgnjax.models.encoder import POOLINGS, Encoder
 from sgnjax.models.stack import REMAT, Group
 from sgnjax.ops.dtypes import wide
 
-__all__ = ['build', 'count', 'maker', 'option_groups', 'resolve_stack', 'unpadded', 'unstacked']
+__all__ = [
+  'build', 'count', 'example', 'maker', 'option_groups', 'resolve_stack', 'unpadded', 'unstacked',
+]  # fmt: skip
 
 DTYPES = ('float32', 'bfloat16', 'float64')
+TASKS = ('lm', 'mlm', 'classify')
+Model = Decoder | Encoder
 
 
 def resolve_stack(config: ConfigDict) -> tuple[tuple[tuple[str, ...], int], ...]:
@@ -87,17 +92,20 @@ def maker(config: ConfigDict, name: str, *, capture: bool = False) -> functools.
   return functools.partial(kind, **fields, dtype=dtype, param_dtype=wide(dtype), capture=capture)
 
 
-def build(config: ConfigDict, *, vocab: int | None = None, capture: bool = False) -> Decoder:
-  """The model of a config. `vocab` stands in where config.model.vocab is None.
+def build(
+  config: ConfigDict,
+  *,
+  vocab: int | None = None,
+  classes: int | None = None,
+  capture: bool = False,
+) -> Model:
+  """The model of a config: a decoder for data.task=lm, else an encoder.
 
-  capture: fill `aux.debug`. Raises UserError for names, sizes and forms that do not fit together.
+  vocab and classes stand in where those of config.model are None. capture: fill `aux.debug`. Raises
+  UserError for names, sizes and forms that do not fit together.
   """
   m = config.model
-  vocab = m.vocab if m.vocab is not None else vocab
-  if vocab is None:
-    raise UserError('model.vocab is not set, and there is no tokenizer to take it from')
-  if vocab < 1:
-    raise UserError(f'model.vocab={vocab}: expected at least 1')
+  head = _head(config, vocab, classes)
   check_choice('mixer', m.mixer, MIXERS)
   check_choice('model.form', m.form, FORMS)
   check_choice('model.block', m.block, BLOCKS)
@@ -138,9 +146,9 @@ def build(config: ConfigDict, *, vocab: int | None = None, capture: bool = False
     groups.append(Group(names, tuple(blocks), repeats))
   if m.positions == 'rope' and not any(MIXERS[n].attends for names, _ in stack for n in names):
     raise UserError("model.positions='rope' rotates queries and keys, and no layer has any")
-  return Decoder(
+  model = (Decoder if config.data.task == 'lm' else Encoder)(
+    **head,
     groups=tuple(groups),
-    vocab=vocab,
     vocab_multiple=m.vocab_multiple,
     width=m.width,
     context=m.context,
@@ -154,6 +162,67 @@ def build(config: ConfigDict, *, vocab: int | None = None, capture: bool = False
     remat=m.remat,
     capture=capture,
   )
+  if head.get('pooling') == 'cls' and model.causal:
+    raise UserError(
+      "model.pooling='cls' reads the first token, and each layer lets it see itself alone; set "
+      "model.form='bidirectional', or model.pooling='mean'"
+    )
+  return model
+
+
+def _head(config: ConfigDict, vocab: int | None, classes: int | None) -> dict[str, Any]:
+  """What a model reads and gives, as fields of its module. Raises UserError."""
+  m, task = config.model, config.data.task
+  check_choice('data.task', task, TASKS)
+  if m.image is not None:
+    vocab = 0
+  elif m.vocab is not None:
+    vocab = m.vocab
+  if vocab is None:
+    raise UserError('model.vocab is not set, and there is no tokenizer to take it from')
+  if vocab < 1 and m.image is None:
+    raise UserError(f'model.vocab={vocab}: expected at least 1')
+  if task != 'classify':
+    if m.image is not None:
+      raise UserError(f'data.task={task} is about text, and model.image={m.image} is set')
+    return {'vocab': vocab}
+  check_choice('model.pooling', m.pooling, POOLINGS)
+  classes = m.classes if m.classes is not None else classes
+  if classes is None:
+    raise UserError('model.classes is not set, and there is no data set to take it from')
+  if classes < 1:
+    raise UserError(f'model.classes={classes}: expected at least 1 (1: a number)')
+  head = {'vocab': vocab, 'outputs': classes, 'pooling': m.pooling}
+  if m.image is not None:
+    head |= {'image': tuple(m.image), 'patch': m.patch}
+    _check_image(m)
+  return head
+
+
+def _check_image(m: ConfigDict) -> None:
+  """Raises UserError where image, patches, grid and context do not fit together."""
+  if len(m.image) != 3 or not all(type(n) is int and n > 0 for n in m.image):
+    raise UserError(f'model.image={m.image}: expected (rows, columns, channels)')
+  rows, columns, _ = m.image
+  if m.patch < 1 or rows % m.patch or columns % m.patch:
+    raise UserError(f'model.patch={m.patch} does not divide images of {rows} x {columns}')
+  grid, cls = (rows // m.patch, columns // m.patch), m.pooling == 'cls'
+  if m.context != math.prod(grid) + cls:
+    what = f'{grid[0]} x {grid[1]} patches' + (' and the vector before them' if cls else '')
+    raise UserError(f'model.context={m.context}, and {what} are {math.prod(grid) + cls} tokens')
+  if m.sgn.grid is not None and (cls or tuple(m.sgn.grid) != grid):
+    raise UserError(
+      f'model.sgn.grid={m.sgn.grid}, and the images have {grid} patches'
+      + (": with model.pooling='cls' there is a token beside them" if cls else '')
+    )
+
+
+def example(config: ConfigDict, batch: int = 1) -> jax.ShapeDtypeStruct:
+  """Shape and dtype of a batch of what the config's model reads."""
+  m = config.model
+  if m.image is not None:
+    return jax.ShapeDtypeStruct((batch, *m.image), jnp.float32)
+  return jax.ShapeDtypeStruct((batch, m.context), jnp.int32)
 
 
 def unstacked(model: Decoder, params) -> tuple[Decoder, Any]:
@@ -170,18 +239,19 @@ def unstacked(model: Decoder, params) -> tuple[Decoder, Any]:
   return model.clone(groups=tuple(groups), parent=None), params | {'stack': layers}
 
 
-def unpadded(model: Decoder, params) -> dict[str, tuple[int, ...]]:
+def unpadded(model: Model, params) -> dict[str, tuple[int, ...]]:
   """`{path: shape}` of the parameters without the vocabulary's padding."""
   shapes = {}
   for path, leaf in jax.tree_util.tree_leaves_with_path(params):
     name = '/'.join(str(k.key) for k in path)
     shapes[name] = tuple(leaf.shape)
-  shapes['embedding'] = (model.vocab, model.width)
-  if not model.tied:
+  if 'embedding' in shapes:
+    shapes['embedding'] = (model.vocab + model.special, model.width)
+  if 'head' in shapes:
     shapes['head'] = (model.width, model.vocab)
   return shapes
 
 
-def count(model: Decoder, params) -> int:
+def count(model: Model, params) -> int:
   """Parameters, without the vocabulary's padding."""
   return sum(math.prod(shape) for shape in unpadded(model, params).values())

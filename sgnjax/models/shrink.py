@@ -17,9 +17,10 @@ def shrink(
 
   Width, heads, depth (each group once or twice), vocabulary and the run's sizes shrink; the context
   stays at min(context, 1024), since what leaks may need the length. An image grid shrinks on its
-  longer side, and the context with it. Options that count coefficients, bins, levels or groups stay
-  within what the twin has. CHIAR's thresholds move with the mean entropy of white noise, so that
-  the twin routes both ways. Never larger than the config. Raises UserError as `resolve_stack`.
+  longer side, and the context with it; so does an image. Options that count coefficients, bins,
+  levels or groups stay within what the twin has. CHIAR's thresholds move with the mean entropy of
+  white noise, so that the twin routes both ways. Never larger than the config. Raises UserError as
+  `resolve_stack`.
   """
   twin = config.copy_and_resolve_references().unlock()
   m = twin.model
@@ -29,8 +30,12 @@ def shrink(
   m.heads = math.gcd(m.heads, 4)
   m.context = min(m.context, context)
   m.vocab = vocab
+  if twin.data.task == 'classify':
+    m.classes = min(m.classes or 2, 16)
   m.vocab_multiple = 16
   m.dropout = 0.0
+  if m.image is not None:
+    _fit_image(m)
   kinds = (MIXERS[name] for unit, _ in m.stack for name in unit)
   _fit(m, config.model, {group for kind in kinds for group in option_groups(kind)})
   twin.train.steps = min(twin.train.steps, 2)
@@ -52,7 +57,7 @@ def _fit(m: ConfigDict, whole: ConfigDict, groups: set[str]) -> None:
   if m.context == whole.context:
     return
   if 'sgn' in groups:
-    grid = m.sgn.grid
+    grid = m.sgn.grid if m.image is None else None
     if grid and all(type(side) is int for side in grid) and math.prod(grid) == whole.context:
       m.sgn.grid = _smaller(grid, m.context)
       m.context = math.prod(m.sgn.grid)
@@ -68,6 +73,17 @@ def _fit(m: ConfigDict, whole: ConfigDict, groups: set[str]) -> None:
         each = m.ega[key]
         m.ega[key] = each[: max(1, len(each) - (m.ega.levels - levels))]
     m.ega.levels = levels
+
+
+def _fit_image(m: ConfigDict) -> None:
+  """An image of no more patches than the context, and the context and the grid that it makes."""
+  rows, columns, channels = m.image
+  cls = m.pooling == 'cls'
+  grid = _smaller((rows // m.patch, columns // m.patch), max(1, m.context - cls))
+  m.image = (grid[0] * m.patch, grid[1] * m.patch, channels)
+  m.context = math.prod(grid) + cls
+  if m.sgn.grid is not None:
+    m.sgn.grid = grid
 
 
 def _smaller(grid: tuple[int, int], most: int) -> tuple[int, int]:

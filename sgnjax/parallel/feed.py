@@ -6,6 +6,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from sgnjax.parallel.mesh import batch_sharding
 
+EXAMPLES = ('image', 'label')  # arrays of a batch that have no length to share out
+
 
 def rows(mesh: Mesh, batch: int, process: int | None = None) -> slice:
   """The rows of a global batch that the devices of a process (None: this one) hold.
@@ -22,20 +24,20 @@ def rows(mesh: Mesh, batch: int, process: int | None = None) -> slice:
 
 
 def place(batch: dict[str, np.ndarray], mesh: Mesh, first: int = 0, total: int | None = None):
-  """The global arrays of a batch (B, L), (B,) or (B, L, ...), from rows that this process has.
+  """The global arrays of a batch, from rows that this process has: (B, L), and `EXAMPLES` (B, ...).
 
   first: where its rows begin in the global batch; total: rows of that (None: these are all).
   """
   spec = batch_sharding(mesh).spec
 
-  def put(local: np.ndarray) -> jax.Array:
+  def put(key: str, local: np.ndarray) -> jax.Array:
     shape = (len(local) if total is None else total, *local.shape[1:])
 
     def part(index):
       start, stop, _ = index[0].indices(shape[0])
       return local[(slice(start - first, stop - first), *index[1:])]
 
-    sharding = NamedSharding(mesh, PartitionSpec(*spec[: local.ndim]))
+    sharding = NamedSharding(mesh, PartitionSpec(*spec[: 1 if key in EXAMPLES else local.ndim]))
     return jax.make_array_from_callback(shape, sharding, part)
 
-  return {key: put(array) for key, array in batch.items()}
+  return {key: put(key, array) for key, array in batch.items()}

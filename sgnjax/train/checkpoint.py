@@ -18,7 +18,6 @@ from orbax.checkpoint import v1 as ocp
 from sgnjax import config as config_lib
 from sgnjax.data import tokenizers
 from sgnjax.errors import UserError
-from sgnjax.models import build
 from sgnjax.parallel.agree import first, wait_for_all
 from sgnjax.train.state import TrainState
 
@@ -190,6 +189,8 @@ class Checkpoints:
 def load_params(workdir: str | Path, which: str | int = 'best') -> tuple[ConfigDict, Any, Any, int]:
   """`(config, params, tokenizer, step)` of a run, on this process's first device.
 
+  The number of classes that the data had is in the config.
+
   which: 'best' (by validation loss), 'latest', or a step. Needs neither the optimiser nor the
   devices of the run. Raises UserError where there is no such checkpoint.
   """
@@ -206,10 +207,11 @@ def load_params(workdir: str | Path, which: str | int = 'best') -> tuple[ConfigD
     found = ocp.load_checkpointables(path, {'config': None, 'tokenizer': None})
     config = config_lib.deserialise(found['config'])
     tokenizer = tokenizers.from_json(found['tokenizer'])
-    model = build(config, vocab=tokenizer.vocab_size)
     here = SingleDeviceSharding(jax.local_devices()[0])
-    tokens_BL = jax.ShapeDtypeStruct((1, config.model.context), 'int32')
-    shapes = jax.eval_shape(model.init, jax.random.key(0), tokens_BL)['params']
+    shapes = ocp.checkpointables_metadata(path).metadata['params']
     abstract = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=here), shapes)
     params = ocp.load_checkpointables(path, {'params': abstract})['params']
+  if config.data.task == 'classify' and config.model.classes is None:
+    with config.unlocked():
+      config.model.classes = params['classifier']['kernel'].shape[-1]
   return config, params, tokenizer, step

@@ -10,11 +10,12 @@ from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from sgnjax.data import pipeline
+from sgnjax.data.rows import unscored
 from sgnjax.errors import UserError, check_choice
 from sgnjax.parallel import feed
 from sgnjax.parallel.mesh import row_shards
+from sgnjax.train import objectives
 from sgnjax.train.log import mark
-from sgnjax.train.step import IGNORED
 
 PROTOCOLS, PICKS = ('full', 'paper'), ('best', 'last')
 
@@ -41,10 +42,10 @@ def place(batch: dict[str, np.ndarray], mesh: Mesh) -> dict[str, jax.Array]:
 
   Among several processes each has read all of it, and puts down what its own devices hold.
   """
-  short = -len(batch['tokens']) % row_shards(mesh)
+  short = -len(next(iter(batch.values()))) % row_shards(mesh)
   if short:
     batch = {k: np.concatenate([v, np.repeat(v[-1:], short, 0)]) for k, v in batch.items()}
-    batch['targets'][-short:] = IGNORED
+    batch = unscored(batch, slice(-short, None))
   return feed.place(batch, mesh)
 
 
@@ -56,19 +57,28 @@ def evaluate(
   mesh: Mesh,
   step: int,
 ) -> dict:
-  """The evaluation record of `params` (see `sgnjax.train.log`): sums over tokens, divided once."""
+  """The evaluation record of `params` (see `sgnjax.train.log`): sums, divided once."""
   split = config.eval.split
   found = jax.device_get(
     [eval_step(params, place(batch, mesh)) for batch in batches(config, corpus, step)]
   )
-  tokens = sum(int(f['tokens']) for f in found)
-  loss = math.fsum(float(f['loss_sum']) for f in found) / tokens
+  objective = objectives.of(config)
+  if not any(f['tokens'] for f in found):
+    raise UserError(f'nothing of the {split} split is scored: give more of it')
+  told = objective.tell(totals(found))
   record = {
     'step': step,
     'kind': 'evaluation',
     'split': split,
     'protocol': config.eval.protocol,
-    'tokens': tokens,
+    f'{objective.unit}s': sum(int(f['tokens']) for f in found),
+  }
+  if config.data.task == 'classify':
+    return record | told
+  loss = told['loss']
+  if config.data.task == 'mlm':
+    return record | told | {'unigram': corpus.unigram_nats[split]}
+  record |= {
     **measures(loss, corpus.bytes_per_token[split]),
     'unigram': corpus.unigram_nats[split],
     'unigram_bits_per_byte': bits(corpus.unigram_nats[split], corpus.bytes_per_token[split]),
@@ -76,6 +86,16 @@ def evaluate(
   if config.data.tokenizer == 'char':
     record['bits_per_character'] = bits(loss, corpus.characters_per_token[split])
   return record
+
+
+def totals(found: list[dict]) -> dict[str, Any]:
+  """Sums of all batches: scalars by `math.fsum`, vectors in float64."""
+  return {
+    key: math.fsum(float(f[key]) for f in found)
+    if np.ndim(found[0][key]) == 0
+    else np.sum([f[key] for f in found], axis=0, dtype=np.float64)
+    for key in found[0]
+  }
 
 
 def bits(nats: float, units_per_token: float) -> float:
@@ -90,8 +110,10 @@ def measures(loss: float, bytes_per_token: float) -> dict[str, float]:
 
 
 def describe(record: dict, leaky: bool) -> str:
-  """An evaluation record as one or two lines, the frequencies of single tokens beside it."""
+  """An evaluation record as one or two lines, beside what a guess without looking would reach."""
   said = mark(leaky)
+  if 'unigram_bits_per_byte' not in record:
+    return _describe_answers(record, said)
   parts = [f'{record["loss"]:.4f} nats/token{said}']
   if record['perplexity'] is not None:
     parts.append(f'perplexity {record["perplexity"]:.3f}{said}')
@@ -103,3 +125,22 @@ def describe(record: dict, leaky: bool) -> str:
     f'  token frequencies alone: {record["unigram"]:.4f} nats/token, '
     f'{record["unigram_bits_per_byte"]:.4f} bits/byte'
   )
+
+
+def _describe_answers(record: dict, said: str) -> str:
+  """The same of masked tokens, of classes and of numbers."""
+  unit = 'masked token' if 'masked_tokens' in record else 'example'
+  scored = f'{record[f"{unit}s".replace(" ", "_")]:,} {unit}s'
+  unit = f'nats/{unit}'
+  guess = ''
+  if 'majority' in record:
+    guess = f'the most frequent class alone: {record["majority"]:.2%}, classes by their '
+    guess += f'frequencies {record["entropy"]:.4f} {unit}'
+  elif 'variance' in record:
+    unit, guess = 'squared error', f'the mean alone: {record["variance"]:.4f} squared error'
+  elif 'unigram' in record:
+    guess = f'token frequencies alone: {record["unigram"]:.4f} {unit}'
+  parts = [f'accuracy {record["accuracy"]:.2%}{said}'] if 'accuracy' in record else []
+  parts.append(f'{record["loss"]:.4f} {unit}{said}')
+  parts += [f'{k} {record[k]:.4f}{said}' for k in ('f1', 'matthews', 'pearson') if k in record]
+  return f'{record["split"]} at step {record["step"]}: {", ".join(parts)}, {scored}\n  {guess}'

@@ -10,6 +10,10 @@ the second step of a process; pauses left out), and the model's own metrics (int
 `evaluation`: `split`, `protocol`, `loss`, `perplexity`, `bits_per_byte`, `bits_per_character` (char
 tokenizer only), `tokens`, `unigram` and `unigram_bits_per_byte` (of token frequencies alone).
 
+Tasks mlm and classify: `masked_tokens` (those asked for) or `examples` in place of `tokens`, in
+rates too; `accuracy` in place of perplexity and bits; an evaluation of classify has what
+`sgnjax.train.objectives.tell_labels` tells.
+
 A run that sees the future has `"leaky": true` in every record.
 """
 
@@ -101,7 +105,10 @@ class Progress:
 
   EVERY = 5.0  # seconds between plain lines
 
-  def __init__(self, steps: int, step: int, *, show: bool = True, leaky: bool = False):
+  def __init__(
+    self, steps: int, step: int, *, show: bool = True, leaky: bool = False, unit: str = 'tokens'
+  ):
+    self._unit = unit
     self._steps, self._suffix = steps, mark(leaky)
     self._show, self._bar, self._last = show, None, 0.0
     if show and sys.stdout.isatty():
@@ -120,7 +127,7 @@ class Progress:
       return
     text = f'loss {loss:.4f}{self._suffix}'
     if tokens_per_second is not None:
-      text += f'  {tokens_per_second:,.0f} tokens/s{self._suffix}'
+      text += f'  {tokens_per_second:,.0f} {self._unit}/s{self._suffix}'
     if left is not None:
       text += f'  {duration(left)} left'
     if self._bar is not None:

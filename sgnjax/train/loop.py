@@ -7,7 +7,6 @@ import math
 import os
 import time
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +16,7 @@ from sgnjax import audit
 from sgnjax import config as config_lib
 from sgnjax.data import pipeline
 from sgnjax.errors import UserError
-from sgnjax.models import build, count
-from sgnjax.models.decoder import Decoder
+from sgnjax.models import count
 from sgnjax.parallel import feed
 from sgnjax.parallel.agree import (
   Votes,
@@ -31,6 +29,7 @@ from sgnjax.parallel.agree import (
 )
 from sgnjax.parallel.hosts import say_when_lost
 from sgnjax.parallel.mesh import make_mesh, row_shards
+from sgnjax.train import objectives
 from sgnjax.train import state as state_lib
 from sgnjax.train.before import check_same_run, check_settings, last_saved
 from sgnjax.train.checkpoint import Checkpoints, check_same_tokenizer, committed
@@ -47,6 +46,7 @@ from sgnjax.train.log import (
   read_records,
   write_atomically,
 )
+from sgnjax.train.model import make_model, model_of
 from sgnjax.train.optim import make_optimiser
 from sgnjax.train.step import check_batch, make_eval_step, make_train_step
 
@@ -89,7 +89,7 @@ def train(config: ConfigDict, workdir: str | Path) -> dict:
   corpus = pipeline.load(config)
   check_same_tokenizer(workdir, corpus.tokenizer)
   check_same(**{'the text (data.*)': corpus.identity})
-  model = make_model(config, corpus.tokenizer)
+  model = model_of(config, corpus)
   audited = audit.gate(config, vocab=model.vocab)
   with contextlib.ExitStack() as stack:
     checkpoints = Checkpoints(workdir, config, corpus.tokenizer)
@@ -106,16 +106,6 @@ def train(config: ConfigDict, workdir: str | Path) -> dict:
     run.introduce()
     votes = Votes(mesh) if jax.process_count() > 1 else None
     return run.go(stack.enter_context(Stop(started, config.train.wall_minutes, votes)))
-
-
-def make_model(config: ConfigDict, tokenizer: Any) -> Decoder:
-  """The model for this tokenizer. Raises UserError where model.vocab is another number."""
-  if config.model.vocab not in (None, tokenizer.vocab_size):
-    raise UserError(
-      f'model.vocab={config.model.vocab}, but the tokenizer of this text has '
-      f'{tokenizer.vocab_size} tokens; set --config.model.vocab=none to take its number'
-    )
-  return build(config, vocab=tokenizer.vocab_size)
 
 
 def use_compile_cache() -> None:
@@ -142,7 +132,7 @@ class _Run:
     self.config, self.workdir, self.leaky = config, workdir, leaky
     self.corpus = corpus
     self.mesh, self.checkpoints = mesh, checkpoints
-    self.model = model
+    self.model, self.objective = model, objectives.of(config)
     self.rows = feed.rows(mesh, config.train.batch)
     self.batches = pipeline.train_iterator(config, corpus, rows=self.rows)
     # All resume from what the first process sees: a network file system may show others less.
@@ -168,9 +158,15 @@ class _Run:
     if first():
       self.jsonl = JsonLines(workdir, step, leaky=leaky)
       self.board = TensorBoard(workdir, step, leaky=leaky)
-      self.progress = Progress(config.train.steps, step, show=config.train.progress, leaky=leaky)
+      self.progress = Progress(
+        config.train.steps,
+        step,
+        show=config.train.progress,
+        leaky=leaky,
+        unit=f'{self.objective.unit}s'.replace('_', ' '),
+      )
     self.train_step = make_train_step(model, optimiser, config, mesh)
-    self.eval_step = make_eval_step(model, mesh)
+    self.eval_step = make_eval_step(model, mesh, self.objective.sums)
     self.finite = jax.jit(
       lambda tree: jnp.all(jnp.stack([jnp.all(jnp.isfinite(a)) for a in jax.tree.leaves(tree)]))
     )
@@ -196,6 +192,10 @@ class _Run:
     say(f'{total:,} parameters; {self.corpus.source}')
     if jax.process_count() > 1:
       say(f'{jax.process_count()} processes, {self.mesh.size} devices')
+    if self.config.data.task != 'lm':
+      say(f'no language model (data.task={self.config.data.task}): it sees the whole row by design')
+      if self.config.data.task == 'classify' and not self.config.data.mask_padding:
+        say('data.mask_padding=False: padding is a token that every layer reads, as any other')
     if self.leaky:
       say('allow_leak: this model sees the future; every number of it says LEAKY')
 
@@ -247,29 +247,35 @@ class _Run:
   def _not_finite(self, step: int, what: str) -> None:
     self.checkpoints.wait()
     batch, last = self.config.train.batch, self.checkpoints.latest
+    rows = 'windows' if self.config.data.task == 'lm' else 'rows'
     good = (
       'there is no checkpoint yet' if last is None else f'the last good checkpoint is step {last}'
     )
     raise UserError(
-      f'step {step} is not finite ({what}); its batch is windows {(step - 1) * batch:,} to '
+      f'step {step} is not finite ({what}); its batch is {rows} {(step - 1) * batch:,} to '
       f'{step * batch - 1:,} of the shuffled order of seed {self.config.seed}\n'
       f'{good} ({self.workdir}); nothing was saved after it; a lower optim.lr is the usual cure'
     )
 
   def log(self, step: int) -> None:
     """Writes the record of the interval that ends with `step`."""
-    tokens = sum(p['tokens'] for p in self.pending)
-    loss = math.fsum(p['loss'] * p['tokens'] for p in self.pending) / max(tokens, 1)
-    ours = ('loss', 'tokens', 'grad_norm', 'lr')
-    values = measures(loss, self.corpus.bytes_per_token['train'])
+    scored, unit = sum(p['tokens'] for p in self.pending), f'{self.objective.unit}s'
+    values = {
+      key: math.fsum(p[key] * p['tokens'] for p in self.pending) / max(scored, 1)
+      for key in ('loss', 'accuracy')
+      if key in self.pending[-1]
+    }
+    if self.config.data.task == 'lm':
+      values = measures(values['loss'], self.corpus.bytes_per_token['train'])
     values |= {key: self.pending[-1][key] for key in ('grad_norm', 'lr')}
-    values |= self.interval.rate()
+    values |= {k.replace('tokens', unit): v for k, v in self.interval.rate().items()}
+    ours = (*values, 'tokens')
     for key in self.pending[-1]:
       if key not in ours:
         values[key] = math.fsum(p[key] for p in self.pending) / len(self.pending)
     values = {k: v for k, v in values.items() if v is not None and math.isfinite(v)}
     losses = [p['loss'] for p in self.pending]
-    self.jsonl.write({'step': step, 'kind': 'train', 'tokens': tokens, **values, 'losses': losses})
+    self.jsonl.write({'step': step, 'kind': 'train', unit: scored, **values, 'losses': losses})
     self.board.write(step, 'train', values)
     self.pending = []
     self.interval.restart()

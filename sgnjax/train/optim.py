@@ -8,7 +8,7 @@ from ml_collections import ConfigDict
 from sgnjax.errors import UserError
 
 # By name and not by rank: `scan` adds an axis of repeats, which makes a bias look like a matrix.
-DECAYED = ('kernel', 'embedding', 'head', 'position')
+DECAYED = ('kernel', 'embedding', 'head', 'position', 'cls')
 PLAIN = ('bias', 'scale')
 # Never trained: no gradient reaches them, and decay would move them.
 FROZEN = ('frozen_gate', 'frozen_omega', 'frozen_key')

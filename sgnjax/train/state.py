@@ -9,7 +9,7 @@ import optax
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
-from sgnjax.models.decoder import Decoder
+from sgnjax.models import Model, example
 from sgnjax.parallel import rules
 from sgnjax.parallel.mesh import replicated
 
@@ -23,17 +23,18 @@ class TrainState:
   opt_state: Any
 
 
-def _fresh(config: ConfigDict, model: Decoder, optimiser: optax.GradientTransformation):
+def _fresh(config: ConfigDict, model: Model, optimiser: optax.GradientTransformation):
   def make() -> TrainState:
-    tokens_BL = jnp.zeros((1, config.model.context), jnp.int32)
-    params = model.init(jax.random.key(config.seed), tokens_BL)['params']
+    inputs = example(config)
+    inputs = jnp.zeros(inputs.shape, inputs.dtype)
+    params = model.init(jax.random.key(config.seed), inputs)['params']
     return TrainState(jnp.zeros((), jnp.int32), params, optimiser.init(params))
 
   return make
 
 
 def create(
-  config: ConfigDict, model: Decoder, optimiser: optax.GradientTransformation, mesh: Mesh
+  config: ConfigDict, model: Model, optimiser: optax.GradientTransformation, mesh: Mesh
 ) -> TrainState:
   """The state before step 0, drawn from `config.seed`; its values do not depend on the mesh."""
   where = shardings_of(jax.eval_shape(_fresh(config, model, optimiser)), optimiser, mesh)
@@ -41,7 +42,7 @@ def create(
 
 
 def abstract(
-  config: ConfigDict, model: Decoder, optimiser: optax.GradientTransformation, mesh: Mesh
+  config: ConfigDict, model: Model, optimiser: optax.GradientTransformation, mesh: Mesh
 ) -> TrainState:
   """Shapes, types and shardings of the state, without computing it."""
   shapes = jax.eval_shape(_fresh(config, model, optimiser))

@@ -10,33 +10,22 @@ from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from sgnjax.errors import UserError
-from sgnjax.models.decoder import Decoder
+from sgnjax.models import Model
+from sgnjax.parallel.feed import EXAMPLES
 from sgnjax.parallel.mesh import batch_sharding, make_mesh, replicated, row_shards
-from sgnjax.parallel.sequence import TOKENS, constrain, using
+from sgnjax.parallel.sequence import TOKENS, WHOLE_ROWS, constrain, using
+from sgnjax.train import objectives
 from sgnjax.train import state as state_lib
 from sgnjax.train.optim import schedule
 from sgnjax.train.state import TrainState
 
-IGNORED = -1  # a target that is not scored
 PASSED_ON = {'mask': 'mask_BL', 'segments': 'segments_BL', 'positions': 'positions_BL'}
 
 
-def cross_entropy(logits_BLV: jax.Array, targets_BL: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """Sum of `-log p(target)` in nats over the targets that are not -1, and their number.
-
-  In float32, or float64 where the logits are.
-  """
-  wide = jnp.promote_types(logits_BLV.dtype, jnp.float32)
-  scored_BL = targets_BL != IGNORED
-  nats_BL = optax.softmax_cross_entropy_with_integer_labels(
-    logits_BLV.astype(wide), jnp.where(scored_BL, targets_BL, 0)
-  )
-  return jnp.sum(jnp.where(scored_BL, nats_BL, 0)), jnp.sum(scored_BL).astype(wide)
-
-
-def _apply(model: Decoder, params, batch: dict[str, jax.Array], **options):
+def _apply(model: Model, params, batch: dict[str, jax.Array], **options):
   extras = {name: batch[key] for key, name in PASSED_ON.items() if key in batch}
-  return model.apply({'params': params}, batch['tokens'], **extras, **options)
+  inputs = batch['image'] if 'image' in batch else batch['tokens']
+  return model.apply({'params': params}, inputs, **extras, **options)
 
 
 def check_batch(config: ConfigDict, shards: int) -> None:
@@ -56,7 +45,7 @@ def check_batch(config: ConfigDict, shards: int) -> None:
 
 
 def make_train_step(
-  model: Decoder,
+  model: Model,
   optimiser: optax.GradientTransformation,
   config: ConfigDict,
   mesh: Mesh | None = None,
@@ -64,11 +53,13 @@ def make_train_step(
   """`step(state, batch) -> (state, metrics)`, compiled; the state given is consumed.
 
   batch: `tokens` and `targets` (B, L), and `mask`, `segments`, `positions` where there are any;
-  placed as `batch_sharding` says. Microbatch m takes rows m, m + A, ... of the A of
+  placed as `batch_sharding` says; of data.task=classify `tokens` or `image`, and `label` (B,).
+  Microbatch m takes rows m, m + A, ... of the A of
   `train.accumulation`, so that every device works on its own rows.
 
-  metrics, scalars: loss (nats a scored token, over the whole batch), tokens (scored), grad_norm
-  (before clipping), lr, and the model's own (means over microbatches), auxiliary losses among them.
+  metrics, scalars: loss (nats a scored token, over the whole batch), tokens (scored; of classify:
+  examples), grad_norm (before clipping), lr, accuracy where the objective knows one, and the
+  model's own (means over microbatches), auxiliary losses among them.
 
   Sums over tokens are divided once, after the last microbatch, by the tokens of the whole batch;
   auxiliary losses add their mean over microbatches.
@@ -76,26 +67,31 @@ def make_train_step(
   mesh = make_mesh(config) if mesh is None else mesh
   accumulation = config.train.accumulation
   check_batch(config, row_shards(mesh))
-  rate = schedule(config)
+  rate, objective = schedule(config), objectives.of(config)
   where = jax.tree.map(lambda a: a.sharding, state_lib.abstract(config, model, optimiser, mesh))
 
   def step(state: TrainState, batch: dict[str, jax.Array]):
     key = jax.random.fold_in(jax.random.key(config.seed), state.step)
-    tokens = jnp.sum(batch['targets'] != IGNORED)
+    tokens = objective.scored(batch)
     scored = jnp.maximum(tokens, 1)
 
-    def objective(params, micro, m):
-      micro = constrain(micro, TOKENS)
+    def weighed(params, micro, m):
+      micro = {
+        name: constrain(a, WHOLE_ROWS if name in EXAMPLES else TOKENS) for name, a in micro.items()
+      }
       dropout = jax.random.fold_in(key, m)
-      logits_BLV, aux, _ = _apply(model, params, micro, train=True, rngs={'dropout': dropout})
-      loss_sum, _ = cross_entropy(logits_BLV, micro['targets'])
+      outputs, aux, _ = _apply(model, params, micro, train=True, rngs={'dropout': dropout})
+      sums = objective.smoothed(outputs, micro)
+      loss_sum = sums['loss_sum']
       extra = sum(aux.losses.values(), jnp.zeros((), loss_sum.dtype))
       scalars = {'loss_sum': loss_sum, **{k: v / accumulation for k, v in aux.metrics.items()}}
+      if 'correct' in sums:
+        scalars['correct'] = sums['correct']
       scalars |= {f'{k}_loss': v / accumulation for k, v in aux.losses.items()}
       return loss_sum + extra * (scored.astype(loss_sum.dtype) / accumulation), scalars
 
     def microbatch(total, inputs):
-      (_, scalars), grads = jax.value_and_grad(objective, has_aux=True)(state.params, *inputs)
+      (_, scalars), grads = jax.value_and_grad(weighed, has_aux=True)(state.params, *inputs)
       return jax.tree.map(jnp.add, total, grads), scalars
 
     micros = jax.tree.map(lambda a: a.reshape(-1, accumulation, *a.shape[1:]).swapaxes(0, 1), batch)
@@ -114,25 +110,27 @@ def make_train_step(
       'lr': rate(state.step),
       **scalars,
     }
+    if 'correct' in metrics:
+      metrics['accuracy'] = metrics.pop('correct') / scored.astype(loss_sum.dtype)
     params = optax.apply_updates(state.params, updates)
     return TrainState(state.step + 1, params, opt_state), metrics
 
   return jax.jit(
     step,
-    in_shardings=(where, batch_sharding(mesh)),
+    # Tokens lie as the mesh says wherever they are from; what else there is comes placed.
+    in_shardings=(where, None if objective.unit == 'example' else batch_sharding(mesh)),
     out_shardings=(where, replicated(mesh)),
     donate_argnums=0,
   )
 
 
 def make_eval_step(
-  model: Decoder, mesh: Mesh | None = None
+  model: Model, mesh: Mesh | None = None, sums: Callable = objectives.next_token_sums
 ) -> Callable[[Any, dict], dict[str, jax.Array]]:
-  """`step(params, batch) -> {'loss_sum', 'tokens'}`: nats over scored targets, their number."""
+  """`step(params, batch)`: an objective's `sums` over the batch, `loss_sum` and `tokens` first."""
 
   def step(params, batch: dict[str, jax.Array]):
     with using(mesh):
-      loss_sum, tokens = cross_entropy(_apply(model, params, batch)[0], batch['targets'])
-    return {'loss_sum': loss_sum, 'tokens': tokens}
+      return sums(_apply(model, params, batch)[0], batch)
 
   return jax.jit(step, out_shardings=None if mesh is None else replicated(mesh))

@@ -11,7 +11,8 @@ from sgnjax.models import build
 from sgnjax.parallel.mesh import make_mesh
 from sgnjax.train import state as state_lib
 from sgnjax.train.evaluation import place
-from sgnjax.train.step import check_batch, cross_entropy, make_eval_step, make_train_step
+from sgnjax.train.objectives import cross_entropy
+from sgnjax.train.step import check_batch, make_eval_step, make_train_step
 
 LENGTH, VOCAB = 12, 11
 
