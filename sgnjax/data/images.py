@@ -3,7 +3,7 @@
 import hashlib
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -63,7 +63,7 @@ class Images:
   shape: tuple[int, int, int]
   source: str
   identity: str
-  tokenizer: NoTokens = NoTokens()
+  tokenizer: NoTokens = field(default_factory=NoTokens)
 
 
 class Pictures(Rows):
