@@ -32,11 +32,12 @@ class Picture(NamedTuple):
   caption: str
 
 
-def capture(config: ConfigDict, params: Any, tokens_BL: np.ndarray, *, vocab: int):
-  """`(model, debug)`: the model of the config and the arrays its layers show on these tokens."""
+def capture(config: ConfigDict, params: Any, inputs: np.ndarray, *, vocab: int):
+  """`(model, debug)`: the model of the config and the arrays its layers show on these inputs."""
   model = build(config, vocab=vocab, capture=True)
-  run = jax.jit(lambda params, tokens_BL: model.apply({'params': params}, tokens_BL).aux.debug)
-  return model, jax.device_get(run(params, jnp.asarray(tokens_BL, jnp.int32)))
+  run = jax.jit(lambda params, inputs: model.apply({'params': params}, inputs).aux.debug)
+  dtype = jnp.float32 if config.model.image is not None else jnp.int32
+  return model, jax.device_get(run(params, jnp.asarray(inputs, dtype)))
 
 
 def windows(split_N: np.ndarray, length: int, count: int = WINDOWS) -> np.ndarray:

@@ -1,7 +1,6 @@
 """The report of a run: one self-contained page, and its pictures as files."""
 
 import base64
-import html
 import json
 import os
 import platform
@@ -12,8 +11,9 @@ from statistics import median
 import jax
 
 from sgnjax import audit, config
-from sgnjax.analysis import plots
+from sgnjax.analysis import answers, plots
 from sgnjax.analysis.capture import Picture, capture, pictures, windows
+from sgnjax.analysis.page import STYLE, escape, section, table
 from sgnjax.data import pipeline
 from sgnjax.decode.generate import write
 from sgnjax.errors import UserError
@@ -26,35 +26,6 @@ NAMES = {'softmax': 'Softmax attention', 'sgn': 'SGN', 'fourier_qk': 'FourierQK'
 NAMES |= {'chiar': 'CHIAR-Former', 'ega_fourier_qk': 'EGA with FourierQK', 'fnet': 'FNet'}
 NAMES |= {'linear': 'Linear attention', 'performer': 'Performer', 'haar': 'Haar averages'}
 NAMES |= {'uniform': 'Uniform attention', 'identity': 'No mixing'}
-
-STYLE = """
-:root { color-scheme: light; --ink: #1a1a1a; --soft: #5a5a5a; --line: #d9d9d9; --paper: #f6f6f4;
-  --blue: #0072B2; --red: #B34700; }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 46rem; padding: 1.5rem 1rem 4rem; background: white;
-  color: var(--ink); font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
-h1 { font-size: 1.5rem; line-height: 1.25; margin: 0 0 .5rem; }
-h2 { font-size: 1.15rem; margin: 2.5rem 0 .75rem; border-bottom: 1px solid var(--line);
-  padding-bottom: .25rem; }
-p { margin: .5rem 0; } .soft, figcaption { color: var(--soft); font-size: .9rem; }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); gap: .75rem;
-  margin: 1rem 0; }
-.tile { background: var(--paper); border-left: .25rem solid var(--blue); padding: .6rem .8rem; }
-.tile b { display: block; font-size: 1.5rem; line-height: 1.2; }
-.leaky { background: #fdeee4; border: 2px solid var(--red); padding: .6rem .8rem; color: var(--red);
-  font-weight: 600; }
-figure { margin: 0 0 1.75rem; } figure img { width: 100%; height: auto; display: block; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .9rem; width: 100%; }
-th, td { text-align: left; padding: .3rem .8rem .3rem 0; border-bottom: 1px solid var(--line);
-  vertical-align: top; font-variant-numeric: tabular-nums; }
-th, td:not(:last-child) { white-space: nowrap; }
-pre { background: var(--paper); padding: .8rem; white-space: pre-wrap; font-size: .9rem;
-  margin: .5rem 0; }
-summary { cursor: pointer; color: var(--blue); }
-.bad { color: var(--red); font-weight: 600; }
-@media print { details > * { display: block; } }
-"""
 
 
 def report(workdir: str | Path) -> Path:
@@ -74,6 +45,7 @@ def report(workdir: str | Path) -> Path:
   audited = _audit(workdir, settings, tokenizer)
   leaky = audited['leaky'] or any(r.get('leaky') for r in records)
   model = build(settings, vocab=tokenizer.vocab_size)
+  writes = settings.data.task == 'lm'
   evaluations = [
     r for r in records if r['kind'] == 'evaluation' and r['split'] == settings.eval.split
   ]
@@ -91,21 +63,21 @@ def report(workdir: str | Path) -> Path:
   layers = len(model.layers())
   said = f'{total:,} parameters in {layers} layers of width {m.width}, context {m.context} tokens.'
   parts = [
-    f'<h1>{_e(title)}</h1>',
-    f'<p>{_e(said)} Trained on {_e(origin)}.</p>',
+    f'<h1>{escape(title)}</h1>',
+    f'<p>{escape(said)} Trained on {escape(origin)}.</p>',
     _banner(leaky),
-    _headline(evaluations, step, settings, leaky),
-    _section('Learning', images[0]),
-    _section('What the layers do', *images[1:], missing),
-    _section('Does it see the future?', _audit_table(audited)),
-    _section('Text it writes', _sample(model, params, tokenizer, settings, leaky)),
-    _section('Speed and size', _speed(records, settings, leaky), _parameters(model, params)),
-    _section('How to get this again', _origin(workdir, settings)),
+    (_headline if writes else answers.headline)(evaluations, step, settings, leaky),
+    section('Learning', images[0]),
+    section('What the layers do', *images[1:], missing),
+    section('Does it see the future?' if writes else 'What does it see?', _audit_table(audited)),
+    section('Text it writes', _sample(model, params, tokenizer, settings, leaky)) if writes else '',
+    section('Speed and size', _speed(records, settings, leaky), _parameters(model, params)),
+    section('How to get this again', _origin(workdir, settings)),
   ]
   page = (
     '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
     '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-    f'<title>{_e(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n'
+    f'<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n'
     + '\n'.join(filter(None, parts))
     + '\n</body>\n</html>\n'
   )
@@ -114,27 +86,12 @@ def report(workdir: str | Path) -> Path:
   return path
 
 
-def _e(text) -> str:
-  return html.escape(str(text))
-
-
-def _section(title: str, *parts: str) -> str:
-  return f'<section>\n<h2>{_e(title)}</h2>\n' + '\n'.join(filter(None, parts)) + '\n</section>'
-
-
-def _table(rows, head=()) -> str:
-  """Rows of cells, already escaped."""
-  top = '<tr>' + ''.join(f'<th>{cell}</th>' for cell in head) + '</tr>\n' if head else ''
-  body = '\n'.join('<tr>' + ''.join(f'<td>{c}</td>' for c in row) + '</tr>' for row in rows)
-  return f'<div class="wide"><table>\n{top}{body}\n</table></div>'
-
-
 def _image(picture: Picture, path: Path) -> str:
   data = base64.b64encode(path.read_bytes()).decode('ascii')
   alt = picture.figure.get_suptitle()
   return (
-    f'<figure><img src="data:image/png;base64,{data}" alt="{_e(alt)}">'
-    f'<figcaption>{_e(picture.caption)}</figcaption></figure>'
+    f'<figure><img src="data:image/png;base64,{data}" alt="{escape(alt)}">'
+    f'<figcaption>{escape(picture.caption)}</figcaption></figure>'
   )
 
 
@@ -148,26 +105,36 @@ def _audit(workdir: Path, settings, tokenizer) -> dict:
 def _pictures(settings, params, tokenizer, records, evaluations, leaky):
   """All pictures, the losses first; why some are missing, as HTML; where the text came from."""
   train = [r for r in records if r['kind'] == 'train']
+  extra = {'unigram': evaluations[-1].get('unigram') if evaluations else None}
+  if settings.data.task != 'lm' and evaluations:
+    extra['unigram'], extra['guess'] = answers.guess(evaluations[-1])
+    extra['unit'] = answers.loss_unit(evaluations[-1])
   losses = plots.loss_curves(
     ([r['step'] for r in train], [r['loss'] for r in train]),
     ([r['step'] for r in evaluations], [r['loss'] for r in evaluations]),
-    unigram=evaluations[-1]['unigram'] if evaluations else None,
+    **extra,
     leaky=leaky,
   )
   caption = (
     'Each training point is the mean over the steps since the one before. The dashed line is what '
     'knowing only how frequent each token is would give.'
   )
-  drawn = [Picture('losses', losses, caption)]
+  if settings.data.task != 'lm':
+    caption = caption.replace('how frequent each token is', 'frequencies or the mean')
+  drawn, vocab = [Picture('losses', losses, caption)], tokenizer.vocab_size
   try:
     corpus = pipeline.load(settings)
     if corpus.tokenizer.to_json() != tokenizer.to_json():
       raise UserError(f'{corpus.source} has changed: its vocabulary is another one now')
   except UserError as error:
-    gone = f'<p class="bad">No pictures of the layers: {_e(error)}</p>'
+    gone = f'<p class="bad">No pictures of the layers: {escape(error)}</p>'
     return drawn, gone, f'data.name={settings.data.name}'
-  tokens_BL = windows(corpus.splits[settings.eval.split], settings.model.context)
-  model, debug = capture(settings, params, tokens_BL, vocab=tokenizer.vocab_size)
+  if settings.model.image is not None:
+    inputs, tokens_BL = answers.shown_images(settings, corpus)
+    tokenizer = answers.PatchNumbers()
+  else:
+    inputs = tokens_BL = windows(corpus.splits[settings.eval.split], settings.model.context)
+  model, debug = capture(settings, params, inputs, vocab=vocab)
   shown = pictures(model, debug, tokens_BL, tokenizer, leaky=leaky)
   none = '' if shown else '<p>These layers have no gate, no filter and no route to show.</p>'
   return drawn + shown, none, corpus.source
@@ -190,7 +157,7 @@ def _headline(evaluations: list[dict], step: int, settings, leaky: bool) -> str:
   best = next((r for r in evaluations if r['step'] == step), last)
   if settings.eval.protocol == 'paper' and settings.eval.pick == 'last':
     best = last
-  said = _e(mark(leaky))
+  said = escape(mark(leaky))
   bits = f'{best["bits_per_byte"]:.3f}{said}'
   tiles = [
     (f'{best["loss"]:.3f}{said}', 'nats per token'),
@@ -198,11 +165,11 @@ def _headline(evaluations: list[dict], step: int, settings, leaky: bool) -> str:
     (bits, 'bits per byte'),
     (f'{best["unigram"]:.3f}', 'nats per token from token frequencies alone'),
   ]
-  boxes = ''.join(f'<div class="tile"><b>{value}</b>{_e(name)}</div>' for value, name in tiles)
+  boxes = ''.join(f'<div class="tile"><b>{value}</b>{escape(name)}</div>' for value, name in tiles)
   saved = 1 - best['loss'] / best['unigram'] if best['unigram'] else 0  # a text of one character
   how = 'the whole split in order' if settings.eval.protocol == 'full' else 'random batches'
   line = (
-    f'On the {_e(settings.eval.split)} split ({how}, {best["tokens"]:,} tokens) after step '
+    f'On the {escape(settings.eval.split)} split ({how}, {best["tokens"]:,} tokens) after step '
     f'{best["step"]:,}: {abs(saved):.0%}{said} {"below" if saved >= 0 else "ABOVE"} what token '
     'frequencies alone give.'
   )
@@ -211,14 +178,14 @@ def _headline(evaluations: list[dict], step: int, settings, leaky: bool) -> str:
      f'{r["bits_per_byte"]:.4f}{said}')
     for r in evaluations
   ]  # fmt: skip
-  table = _table(rows, ('step', 'nats per token', 'perplexity', 'bits per byte'))
-  every = f'<details><summary>All {len(rows)} evaluations</summary>{table}</details>'
+  listed = table(rows, ('step', 'nats per token', 'perplexity', 'bits per byte'))
+  every = f'<details><summary>All {len(rows)} evaluations</summary>{listed}</details>'
   return f'<div class="tiles">{boxes}</div>\n<p>{line}</p>\n{every}'
 
 
 def _perplexity(record: dict, leaky: bool) -> str:
   value = record['perplexity']
-  return 'beyond e^700' if value is None else f'{value:,.2f}{_e(mark(leaky))}'
+  return 'beyond e^700' if value is None else f'{value:,.2f}{escape(mark(leaky))}'
 
 
 def _audit_table(found: dict) -> str:
@@ -229,14 +196,14 @@ def _audit_table(found: dict) -> str:
     cells = [row['check'], '' if row['position'] is None else row['position'], size]
     cells += [f'{row["limit"]:.0e}' if row['limit'] else '0', note]
     mark_up = '<span class="bad">{}</span>' if row['fails'] else '{}'
-    rows.append([mark_up.format(_e(cell)) for cell in cells])
+    rows.append([mark_up.format(escape(cell)) for cell in cells])
   kind = 'bad' if found['leaky'] or not found['decodes'] else 'good'
-  table = _table(rows, ('replaced', 'from', 'change', 'limit', 'first layer, or note'))
+  listed = table(rows, ('replaced', 'from', 'change', 'limit', 'first layer, or note'))
   return (
-    f'<p class="{kind}">{_e(found["verdict"])}.</p>\n'
-    f'<p class="soft">{_e(found["model"])}, {found["batch"]} x {found["length"]} tokens, in '
+    f'<p class="{kind}">{escape(found["verdict"])}.</p>\n'
+    f'<p class="soft">{escape(found["model"])}, {found["batch"]} x {found["length"]} tokens, in '
     'float64. Tokens a prediction may not depend on were replaced; changes of the logits before '
-    f'them, over the largest logit.</p>\n{table}'
+    f'them, over the largest logit.</p>\n{listed}'
   )
 
 
@@ -246,34 +213,36 @@ def _sample(model, params, tokenizer, settings, leaky: bool) -> str:
     written = write(model, params, tokenizer, [s.prompt], s.tokens, temperature=s.temperature,
                     top_k=s.top_k, seed=settings.seed)  # fmt: skip
   except UserError as error:
-    return f'<p class="bad">No sample: {_e(error)}</p>'
+    return f'<p class="bad">No sample: {escape(error)}</p>'
   top = '' if s.top_k is None else f', top {s.top_k}'
   rate = s.tokens / written.seconds
   return (
-    f'<p class="soft">{s.tokens} tokens after the prompt {_e(ascii(s.prompt))}, temperature '
+    f'<p class="soft">{s.tokens} tokens after the prompt {escape(ascii(s.prompt))}, temperature '
     f'{s.temperature:g}{top}, {rate:,.0f} tokens/s{mark(leaky)}</p>\n'
-    f'<pre>{_e(s.prompt + written.texts[0])}</pre>'
+    f'<pre>{escape(s.prompt + written.texts[0])}</pre>'
   )
 
 
 def _speed(records: list[dict], settings, leaky: bool) -> str:
   train = [r for r in records if r['kind'] == 'train']
-  timed = [r for r in train if 'tokens_per_second' in r]
-  rows = [('tokens trained on', f'{sum(r["tokens"] for r in train):,}')]
+  unit = next((u for u in ('examples', 'masked_tokens') if train and u in train[0]), 'tokens')
+  name = unit.replace('_', ' ')
+  timed = [r for r in train if f'{unit}_per_second' in r]
+  rows = [(f'{name} trained on', f'{sum(r[unit] for r in train):,}')]
   if timed:
-    rate = median(r['tokens_per_second'] for r in timed)
+    rate = median(r[f'{unit}_per_second'] for r in timed)
     seconds = median(r['step_seconds'] for r in timed)
     rows += [
-      ('training tokens/s', f'{rate:,.0f}{_e(mark(leaky))}'),
-      ('a step', f'{1000 * seconds:,.1f}{_e(mark(leaky))} ms, batch {settings.train.batch}'),
+      (f'training {name}/s', f'{rate:,.0f}{escape(mark(leaky))}'),
+      ('a step', f'{1000 * seconds:,.1f}{escape(mark(leaky))} ms, batch {settings.train.batch}'),
     ]
-  return _table(rows) + '<p class="soft">Medians over the logged intervals.</p>'
+  return table(rows) + '<p class="soft">Medians over the logged intervals.</p>'
 
 
 def _parameters(model, params) -> str:
-  shapes = [(_e(name), _e(' x '.join(map(str, shape)))) for name, shape in
+  shapes = [(escape(name), escape(' x '.join(map(str, shape)))) for name, shape in
             sorted(unpadded(model, params).items())]  # fmt: skip
-  return f'<details><summary>Parameters by name</summary>{_table(shapes)}</details>'
+  return f'<details><summary>Parameters by name</summary>{table(shapes)}</details>'
 
 
 def _origin(workdir: Path, settings) -> str:
@@ -286,6 +255,6 @@ def _origin(workdir: Path, settings) -> str:
     ('Python', platform.python_version()),
     *((name, version(name)) for name in PACKAGES),
   ]
-  keys = [(_e(k), _e(v)) for k, v in config.flat(settings).items()]
-  table = _table([(_e(k), _e(v)) for k, v in machine])
-  return f'{table}\n<details><summary>Every key of the config</summary>{_table(keys)}</details>'
+  keys = [(escape(k), escape(v)) for k, v in config.flat(settings).items()]
+  listed = table([(escape(k), escape(v)) for k, v in machine])
+  return f'{listed}\n<details><summary>Every key of the config</summary>{table(keys)}</details>'

@@ -30,9 +30,14 @@ def loss_curves(
   validation: tuple[Sequence[float], Sequence[float]],
   *,
   unigram: float | None = None,
+  guess: str = 'token frequencies alone',
+  unit: str = 'nats per token',
   leaky: bool = False,
 ) -> Figure:
-  """Training and validation loss (steps, nats per token) beside the entropy of single tokens."""
+  """Training and validation loss (steps, nats per token) beside the entropy of single tokens.
+
+  guess, unit: what that line is called, and the loss measured in, where it is another task.
+  """
   figure = new_figure(3.8)
   axes = figure.subplots()
   if len(train[0]):
@@ -45,9 +50,9 @@ def loss_curves(
   if unigram is not None:
     axes.axhline(
       unigram, color=BLACK, linestyle='--', linewidth=1,
-      label=f'token frequencies alone: {unigram:.3f}',
+      label=f'{guess}: {unigram:.3f}',
     )  # fmt: skip
-  axes.set(xlabel='optimiser step', ylabel='loss (nats per token)')
+  axes.set(xlabel='optimiser step', ylabel=f'loss ({unit})')
   axes.grid(alpha=0.25)
   if axes.get_legend_handles_labels()[0]:
     axes.legend(frameon=False)
