@@ -10,7 +10,7 @@ from ml_collections import ConfigDict
 from sgnjax.train.checkpoint import load_params
 from sgnjax.train.optim import path_of
 
-VOCABULARY = ('embedding', 'head')
+VOCABULARY = {'embedding': 0, 'head': 1}  # and the axis that its tokens lie on
 
 
 def start_from(config: ConfigDict, tokenizer: Any, params: Any) -> tuple[Any, list[str]]:
@@ -18,7 +18,8 @@ def start_from(config: ConfigDict, tokenizer: Any, params: Any) -> tuple[Any, li
 
   Same path and shape: taken. Position tables of another context: the rows that both have; the rest
   stay as drawn. SGN gates of another context: resampled to the same frequencies. Embedding and head
-  of another tokenizer are not taken. Raises UserError where there is no checkpoint.
+  of another tokenizer are not taken; between a language model and an encoder, which has tokens of
+  its own behind the text's, those of the text are. Raises UserError where there is no checkpoint.
   """
   old_config, old_params, old_tokenizer, step = load_params(config.init_from)
   old = {path_of(p): leaf for p, leaf in jax.tree_util.tree_leaves_with_path(old_params)}
@@ -34,13 +35,18 @@ def start_from(config: ConfigDict, tokenizer: Any, params: Any) -> tuple[Any, li
     if path in VOCABULARY and not same_tokens:
       missing.append(f'{path} (another tokenizer)')
       return leaf
-    if source.shape == leaf.shape:
+    others = path == 'embedding' and (old_config.data.task == 'lm') != (config.data.task == 'lm')
+    if source.shape == leaf.shape and not others:
       whole.append(path)
       value = source
     else:
       # Fetched whole: among several processes each may hold a part of it.
       fresh = multihost_utils.process_allgather(leaf, tiled=True)
-      value = _resized(path, np.asarray(source), np.asarray(fresh), old_config, config)
+      arrays = np.asarray(source), np.asarray(fresh)
+      if path in VOCABULARY:
+        value = _same_tokens(*arrays, tokenizer.vocab_size, axis=VOCABULARY[path])
+      else:
+        value = _resized(path, *arrays, old_config, config)
       if value is None:
         missing.append(f'{path} (shape {source.shape}, here {leaf.shape})')
         return leaf
@@ -50,13 +56,21 @@ def start_from(config: ConfigDict, tokenizer: Any, params: Any) -> tuple[Any, li
   params = jax.tree_util.tree_map_with_path(choose, params)
   lines = [f'init_from {config.init_from}, step {step}: {len(whole)} arrays taken as they are']
   for what, names in (
-    ('fitted to this context', changed),
+    ('fitted to this model', changed),
     ('not taken, start fresh', missing),
     ('left over there', list(old)),
   ):
     if names:
       lines.append(f'  {what}: {", ".join(names)}')
   return params, lines
+
+
+def _same_tokens(source, leaf, count: int, axis: int):
+  """`leaf` with the first `count` rows or columns of `source`; None where the widths differ."""
+  if source.shape[1 - axis] != leaf.shape[1 - axis]:
+    return None
+  kept = np.split(source, [count], axis)[0]
+  return np.concatenate([kept, np.split(leaf, [count], axis)[1]], axis)
 
 
 def _resized(path, source, leaf, old_config, config):

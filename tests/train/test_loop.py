@@ -158,7 +158,7 @@ def test_weights_of_another_run_for_a_longer_context(run):
   np.testing.assert_array_equal(params['position'][:16], old['position'])
   np.testing.assert_array_equal(params['position'][16:], fresh['params']['position'][16:])
   np.testing.assert_array_equal(params['embedding'], old['embedding'])
-  assert 'fitted to this context: position (16, 16) -> (24, 16)' in '\n'.join(lines)
+  assert 'fitted to this model: position (16, 16) -> (24, 16)' in '\n'.join(lines)
   assert 'not taken' not in '\n'.join(lines)
 
 
