@@ -193,6 +193,10 @@ def test_every_key_is_read(tmp_path, monkeypatch):
   run(f'--workdir={tmp_path}/b', '--config.data.name=text', status=2)  # no data.path
   run(f'--workdir={tmp_path}/c', '--config.data.name=tiny_shakespeare', status=2)
   run(f'--workdir={tmp_path}/d', '--config.model.form=published', status=3)  # allow_leak is asked
+  encoder = '--config.model.form=bidirectional'
+  run(f'--workdir={tmp_path}/e', encoder, '--config.data.task=mlm')
+  images = ('data.name=digits', 'data.task=classify', 'model.image=8,8,1', 'model.patch=2')
+  run(f'--workdir={tmp_path}/f', encoder, *(f'--config.{o}' for o in images))
   run('--job=plan', '--config.target=v5e', status=2)
   leaves = list(config_lib.leaves(base.get_config()))
   groups = {kind.group for kind in MIXERS.values()}

@@ -22,13 +22,13 @@ from sgnjax.analysis import hlo, targets
 from sgnjax.analysis.collectives import Collective, collectives
 from sgnjax.analysis.targets import Target
 from sgnjax.errors import UserError
-from sgnjax.models import build
-from sgnjax.models.decoder import Decoder
+from sgnjax.models import Model, build
+from sgnjax.models.encoder import Encoder
 from sgnjax.ops.backend import assumed
-from sgnjax.parallel.mesh import AXES, batch_sharding, make_mesh, row_shards
+from sgnjax.parallel.mesh import AXES, make_mesh, row_shards
 from sgnjax.train import state as state_lib
 from sgnjax.train.optim import make_optimiser
-from sgnjax.train.step import check_batch, make_train_step
+from sgnjax.train.step import abstract_batch, check_batch, make_train_step
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def whole_mesh(config: ConfigDict, target: Target) -> AbstractMesh:
   return mesh
 
 
-def activations(model: Decoder, params, *, length: int) -> int:
+def activations(model: Model, params, *, length: int) -> int:
   """Bytes an example of `length` tokens that the backward pass reads: what autodiff saves.
 
   XLA keeps less where it recomputes cheap operations. What does not grow with the batch (weights)
@@ -118,12 +118,14 @@ def activations(model: Decoder, params, *, length: int) -> int:
   """
 
   def saved(batch: int) -> int:
-    tokens_BL = jnp.zeros((batch, length), jnp.int32)
+    inputs = jnp.zeros((batch, length), jnp.int32)
+    if isinstance(model, Encoder) and model.image is not None:
+      inputs = jnp.zeros((batch, *model.image))
 
     def loss(params):
       dropout = {'dropout': jax.random.key(0)}
-      logits_BLV = model.apply({'params': params}, tokens_BL, train=True, rngs=dropout)[0]
-      return jnp.mean(jax.nn.log_softmax(logits_BLV)[:, :, 0])
+      logits = model.apply({'params': params}, inputs, train=True, rngs=dropout)[0]
+      return jnp.mean(jax.nn.log_softmax(logits)[..., 0])
 
     residuals = jax.eval_shape(lambda params: jax.vjp(loss, params)[1], params)
     return sum(math.prod(a.shape) * a.dtype.itemsize for a in jax.tree.leaves(residuals))
@@ -134,7 +136,7 @@ def activations(model: Decoder, params, *, length: int) -> int:
 class Layout:
   """The state of a run, traced once, on any mesh."""
 
-  def __init__(self, config: ConfigDict, model: Decoder, per_example: int):
+  def __init__(self, config: ConfigDict, model: Model, per_example: int):
     """per_example: bytes of activations that one row saves for the backward pass."""
     self.config, self.per_example = config, per_example
     self.optimiser = make_optimiser(config)
@@ -220,11 +222,7 @@ def program(config: ConfigDict, target: Target) -> Program:
   mesh = make_mesh(config, devices)
   with assumed(target.backend):
     state = state_lib.abstract(config, model, optimiser, mesh)
-    shape, where = (config.train.batch, config.model.context), batch_sharding(mesh)
-    keys = ('tokens', 'targets', *(('segments', 'positions') if config.data.packing else ()))
-    batch = {key: jax.ShapeDtypeStruct(shape, jnp.int32, sharding=where) for key in keys}
-    if config.data.packing:
-      batch['mask'] = jax.ShapeDtypeStruct(shape, jnp.bool_, sharding=where)
+    batch = abstract_batch(config, mesh)
     lowered = make_train_step(model, optimiser, config, mesh).lower(state, batch)
   try:
     if target.compiler == 'cpu':

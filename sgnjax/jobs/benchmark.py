@@ -30,7 +30,7 @@ from sgnjax.parallel.mesh import make_mesh
 from sgnjax.train import state as state_lib
 from sgnjax.train.log import check_writable, mark, write_atomically
 from sgnjax.train.optim import make_optimiser
-from sgnjax.train.step import make_train_step
+from sgnjax.train.step import abstract_batch, make_train_step
 
 WARMUP, REPEATS = 2, 10
 
@@ -49,15 +49,17 @@ def measure(config: ConfigDict, *, size: int | None = None, repeats: int = REPEA
   """Times training steps of `train.batch` sequences and matrix products of `size`, in turn."""
   twin = config.copy_and_resolve_references().unlock()
   check_choice('data.tokenizer', config.data.tokenizer, ASSUMED)
-  twin.model.vocab = config.model.vocab or ASSUMED[config.data.tokenizer]  # no text is read here
+  # No data are read here.
+  twin.model.vocab = config.model.vocab or ASSUMED[config.data.tokenizer]
+  if config.data.task == 'classify':
+    twin.model.classes = config.model.classes or 2
   mesh = make_mesh(twin)
   model, optimiser = build(twin), make_optimiser(twin)
   state = state_lib.create(twin, model, optimiser, mesh)
   parameters = count(model, state.params)
   step = make_train_step(model, optimiser, twin, mesh)
   batch, length = twin.train.batch, twin.model.context
-  tokens_BT = np.random.default_rng(0).integers(0, twin.model.vocab, (batch, length + 1), np.int32)
-  inputs = place({'tokens': tokens_BT[:, :-1], 'targets': tokens_BT[:, 1:]}, mesh)
+  inputs = place(_random(twin, mesh), mesh)
 
   def one_step():
     nonlocal state
@@ -74,7 +76,7 @@ def measure(config: ConfigDict, *, size: int | None = None, repeats: int = REPEA
   return {
     'mixer': twin.model.mixer,
     'form': twin.model.form,
-    'leaky': not model.causal,
+    'leaky': twin.data.task == 'lm' and not model.causal,
     'parameters': parameters,
     'batch': batch,
     'length': length,
@@ -91,6 +93,21 @@ def measure(config: ConfigDict, *, size: int | None = None, repeats: int = REPEA
     **machine(devices),
     'config_hash': config_lib.fingerprint(config),
   }
+
+
+def _random(config: ConfigDict, mesh) -> dict[str, np.ndarray]:
+  """A batch of random tokens or pixels; masks are of whole rows."""
+  rng, found = np.random.default_rng(0), {}
+  for key, a in abstract_batch(config, mesh).items():
+    if key in ('tokens', 'targets'):
+      found[key] = rng.integers(0, config.model.vocab, a.shape, np.int32)
+    elif key == 'image':
+      found[key] = rng.random(a.shape, np.float32)
+    elif key == 'positions':
+      found[key] = np.broadcast_to(np.arange(a.shape[1], dtype=a.dtype), a.shape)
+    else:
+      found[key] = (np.zeros if key == 'label' else np.ones)(a.shape, a.dtype)
+  return found
 
 
 def interleaved(timed: dict[str, Callable], repeats: int) -> dict[str, float]:

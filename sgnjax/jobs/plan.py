@@ -5,7 +5,6 @@ from collections import Counter
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 from ml_collections import ConfigDict
 
 from sgnjax.analysis import flops, layout, roofline, targets
@@ -19,8 +18,7 @@ from sgnjax.mixers.chiar import Routed
 from sgnjax.mixers.chiar_operators import DCTOperator
 from sgnjax.mixers.fourier_qk import FourierQK
 from sgnjax.mixers.sgn import SGN
-from sgnjax.models import build, count, unpadded
-from sgnjax.models.decoder import Decoder
+from sgnjax.models import Model, build, count, example, unpadded
 from sgnjax.ops.backend import assumed
 from sgnjax.ops.kernels import fast_length
 from sgnjax.parallel.mesh import row_shards
@@ -41,8 +39,9 @@ def component(path: str) -> str:
   """The part of the model that a parameter belongs to."""
   names = path.split('/')
   top = {'embedding': 'token embedding', 'head': 'output head', 'position': 'positions'}
-  if path in top:
-    return top[path]
+  top |= {'cls': 'positions', 'patches': 'patch projection', 'classifier': 'output head'}
+  if names[0] in top:
+    return top[names[0]]
   if any(name.endswith('_norm') for name in names):
     return 'norms'
   if 'meta_router' in names:
@@ -56,7 +55,7 @@ def component(path: str) -> str:
   return 'DCT weights' if names[-1] == 'w_spectral' else 'mechanism'
 
 
-def components(model: Decoder, params) -> dict[str, int]:
+def components(model: Model, params) -> dict[str, int]:
   """Parameters by component, without the padding of the vocabulary."""
   found = Counter()
   for path, shape in unpadded(model, params).items():
@@ -64,7 +63,7 @@ def components(model: Decoder, params) -> dict[str, int]:
   return dict(found)
 
 
-def fft_lengths(model: Decoder, *, length: int) -> dict[int, str]:
+def fft_lengths(model: Model, *, length: int) -> dict[int, str]:
   """`{points: what is transformed}` of the FFTs on `length` tokens that cannot be padded."""
   found = {}
   for _, block in model.layers():
@@ -107,11 +106,15 @@ def run(config: ConfigDict, workdir: str | Path) -> int:
     targets.prepare(target)
     layout.whole_mesh(config, target)
   check_choice('data.tokenizer', config.data.tokenizer, ASSUMED)
-  vocab = m.vocab or config.data.vocab_size or ASSUMED[config.data.tokenizer]
+  assumed = config.data.vocab_size or ASSUMED[config.data.tokenizer]
+  vocab = m.vocab or (0 if m.image else assumed)
+  if config.data.task == 'classify' and m.classes is None:
+    config = config.copy_and_resolve_references().unlock()
+    config.model.classes = 2
+    print('2 classes assumed: the data set says how many there are\n')
   model = build(config, vocab=vocab)
-  tokens_BL = jax.ShapeDtypeStruct((1, m.context), jnp.int32)
-  params = jax.eval_shape(model.init, jax.random.key(0), tokens_BL)['params']
-  if not m.vocab:
+  params = jax.eval_shape(model.init, jax.random.key(0), example(config))['params']
+  if not m.vocab and vocab:
     print(f'vocabulary of {vocab} assumed: the tokenizer sets it when it has read the text\n')
   print('\n'.join(_parameters(model, params)))
   per_step = flops.costs(model, batch=t.batch, length=m.context)
@@ -137,10 +140,10 @@ def run(config: ConfigDict, workdir: str | Path) -> int:
   return 0
 
 
-def _layout(config: ConfigDict, target: Target, model: Decoder, per_example: int) -> None:
+def _layout(config: ConfigDict, target: Target, model: Model, per_example: int) -> None:
   """Compiles the step for the target, and prints who holds and who sends what."""
   config = config.copy_and_resolve_references().unlock()
-  config.model.vocab = model.vocab
+  config.model.vocab = model.vocab or None
   t, mesh = config.train, layout.whole_mesh(config, target)
   laid = layout.Layout(config, model, per_example)
   parameters, memory = laid.parameters(mesh), laid.memory(mesh)
@@ -177,21 +180,21 @@ def _layout(config: ConfigDict, target: Target, model: Decoder, per_example: int
   print('\n'.join(['', *text.nearest(laid.nearest(target, limit), limit, target)]))
 
 
-def _parameters(model: Decoder, params) -> list[str]:
+def _parameters(model: Model, params) -> list[str]:
   total = count(model, params)
   padded = sum(math.prod(a.shape) for a in jax.tree.leaves(params))
   rows = [('parameters', '', 'share')]
   for name, size in components(model, params).items():
     rows.append((name, f'{size:,}', f'{size / total:.1%}'))
   rows.append(('total', f'{total:,}', ''))
-  if padded != total:
+  if padded != total and model.vocab:
     rows.append(
       (f'stored, {model.vocab:,} tokens padded to {model.padded_vocab:,}', f'{padded:,}', '')
     )
   return aligned(rows, right=(1, 2))
 
 
-def _flops(model: Decoder, per_step: dict, batch: int, length: int) -> list[str]:
+def _flops(model: Model, per_step: dict, batch: int, length: int) -> list[str]:
   total = sum((cost for cost in per_step.values()), flops.Cost(0, 0))
   rows = [(f'FLOPs a step, {batch} x {length} tokens', 'forward', 'and backward', 'share')]
   for name, cost in sorted(per_step.items(), key=lambda item: -item[1].training):

@@ -6,11 +6,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from ml_collections import ConfigDict
 
 from sgnjax.errors import UserError
-from sgnjax.models import Model
+from sgnjax.models import Model, example
 from sgnjax.parallel.feed import EXAMPLES
 from sgnjax.parallel.mesh import batch_sharding, make_mesh, replicated, row_shards
 from sgnjax.parallel.sequence import TOKENS, WHOLE_ROWS, constrain, using
@@ -26,6 +26,28 @@ def _apply(model: Model, params, batch: dict[str, jax.Array], **options):
   extras = {name: batch[key] for key, name in PASSED_ON.items() if key in batch}
   inputs = batch['image'] if 'image' in batch else batch['tokens']
   return model.apply({'params': params}, inputs, **extras, **options)
+
+
+def abstract_batch(config: ConfigDict, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct]:
+  """Shapes, types and shardings of a training batch, as the pipeline gives it."""
+  rows, task = config.train.batch, config.data.task
+  inputs = example(config, rows)
+  found = {'tokens' if config.model.image is None else 'image': inputs}
+  if task == 'classify':
+    number = config.model.classes == 1
+    found['label'] = jax.ShapeDtypeStruct((rows,), jnp.float32 if number else jnp.int32)
+  else:
+    found |= dict.fromkeys(('targets', *(('segments', 'positions') * config.data.packing)), inputs)
+  if config.data.packing or ('tokens' in found and task == 'classify' and config.data.mask_padding):
+    found['mask'] = jax.ShapeDtypeStruct(inputs.shape, jnp.bool_)
+  spec = batch_sharding(mesh).spec
+
+  def placed(key, a):
+    axes = spec[: 1 if key in EXAMPLES else a.ndim]
+    where = NamedSharding(mesh, PartitionSpec(*axes))
+    return jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=where)
+
+  return {key: placed(key, a) for key, a in found.items()}
 
 
 def check_batch(config: ConfigDict, shards: int) -> None:

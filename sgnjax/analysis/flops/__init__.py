@@ -30,8 +30,8 @@ from sgnjax.mixers.ega_fourier_qk import EGAFourierQK
 from sgnjax.mixers.fourier_qk import FourierQK
 from sgnjax.mixers.sgn import SGN
 from sgnjax.mixers.softmax import Softmax
-from sgnjax.models import build, resolve_stack
-from sgnjax.models.decoder import Decoder
+from sgnjax.models import Model, build, example, resolve_stack
+from sgnjax.models.encoder import Encoder
 from sgnjax.models.shrink import shrink
 from sgnjax.ops.linear_attention import BLOCK
 
@@ -58,12 +58,18 @@ FORMULAS: dict[type[Mixer], Callable[[Tally, Mixer, int, int], None]] = {
 }
 
 
-def costs(model: Decoder, *, batch: int, length: int) -> dict[str, Cost]:
+def costs(model: Model, *, batch: int, length: int) -> dict[str, Cost]:
   """Cost of each term of the model on a batch (B, L), the loss over its logits included."""
   tally = Tally()
   tokens = batch * length
   width = model.width
-  tally.each('embedding', 'embedding', tokens * width)
+  if isinstance(model, Encoder) and model.image is not None:
+    pixels = model.patch**2 * model.image[2]
+    tally.each('embedding', 'scale', tokens * pixels)
+    tally.product('embedding', tokens, pixels, width, constant=True)
+    tally.each('embedding', 'bias', tokens * width)
+  else:
+    tally.each('embedding', 'embedding', tokens * width)
   if model.positions == 'learned':
     tally.each('positions', 'bias', tokens * width)
   for _, block in model.layers():
@@ -85,6 +91,13 @@ def costs(model: Decoder, *, batch: int, length: int) -> dict[str, Cost]:
       tally.product('MetaRouter gate', tokens, width, 1)
       tally.each('MetaRouter blend', 'blend', tokens * width)
   tally.each('layer norms', 'layer norm', tokens * width)
+  if isinstance(model, Encoder) and model.outputs:
+    if model.pooling == 'mean':
+      tally.each('pooling', 'mean', tokens * width)
+    tally.product('head', batch, width, model.outputs)
+    tally.each('head', 'bias', batch * model.outputs)
+    tally.each('loss', 'loss', batch * model.outputs)
+    return dict(tally)
   tally.product('head', tokens, width, model.padded_vocab)
   if model.padded_vocab != model.vocab:
     tally.each('head', 'bias', tokens * model.padded_vocab)  # the mask of the padding
@@ -107,7 +120,7 @@ def flops(
   return {name: cost.training if training else cost.forward for name, cost in terms.items()}
 
 
-def causal_saving(model: Decoder, *, batch: int, length: int) -> float:
+def causal_saving(model: Model, *, batch: int, length: int) -> float:
   """Forward FLOPs of scores and values that a kernel could leave out, since later keys count 0."""
   _, block = model.layers()[0]
   if block.make(parent=None).form == 'bidirectional':
@@ -142,12 +155,14 @@ def xla_flops(config: ConfigDict, *, batch: int, length: int, gradient: bool = F
   config = config.copy_and_resolve_references().unlock()
   config.model.dropout = 0.0
   model = build(config)
-  tokens_BL = jax.ShapeDtypeStruct((batch, length), jnp.int32)
-  params = jax.eval_shape(model.init, jax.random.key(0), tokens_BL)['params']
+  inputs = example(config, batch)
+  if config.model.image is None:
+    inputs = jax.ShapeDtypeStruct((batch, length), inputs.dtype)
+  params = jax.eval_shape(model.init, jax.random.key(0), inputs)['params']
 
-  def loss(params, tokens_BL):
-    logits_BLV = model.apply({'params': params}, tokens_BL, train=gradient)[0]
-    return -jnp.mean(jax.nn.log_softmax(logits_BLV)[:, :, 0])
+  def loss(params, inputs):
+    logits = model.apply({'params': params}, inputs, train=gradient)[0]
+    return -jnp.mean(jax.nn.log_softmax(logits)[..., 0])
 
   function = jax.value_and_grad(loss) if gradient else loss
-  return jax.jit(function).lower(params, tokens_BL).cost_analysis()['flops']
+  return jax.jit(function).lower(params, inputs).cost_analysis()['flops']
