@@ -18,6 +18,7 @@ from sgnjax.train.evaluation import check_eval, describe, evaluate
 from sgnjax.train.log import check_writable, write_atomically
 from sgnjax.train.model import model_of
 from sgnjax.train.step import make_eval_step
+from sgnjax.train.tasks import Task
 
 # What may differ from the run that is evaluated: nothing of the model or of its text.
 FREE = ('eval.', 'train.', 'optim.', 'seed', 'allow_leak', 'init_from', *config_lib.RESUME_FREE)
@@ -44,7 +45,9 @@ def run(config: ConfigDict, workdir: Path) -> int:
     )
   mesh = make_mesh(config)
   params = jax.device_put(jax.tree.map(np.asarray, params), replicated(mesh))
-  eval_step = make_eval_step(model_of(config, corpus), mesh, objectives.of(config).sums)
+  eval_step = make_eval_step(
+    model_of({config.data.name: Task(config, corpus)}), mesh, objectives.of(config).sums
+  )
   record = evaluate(config, corpus, eval_step, params, mesh, step)
   if leaky:
     record['leaky'] = True

@@ -97,12 +97,14 @@ def build(
   *,
   vocab: int | None = None,
   classes: int | None = None,
+  heads: tuple[tuple[str, int], ...] = (),
   capture: bool = False,
 ) -> Model:
   """The model of a config: a decoder for data.task=lm, else an encoder.
 
-  vocab and classes stand in where those of config.model are None. capture: fill `aux.debug`. Raises
-  UserError for names, sizes and forms that do not fit together.
+  vocab and classes stand in where those of config.model are None. heads: of a decoder, for further
+  tasks. capture: fill `aux.debug`. Raises UserError for names, sizes and forms that do not fit
+  together.
   """
   m = config.model
   head = _head(config, vocab, classes)
@@ -146,6 +148,8 @@ def build(
     groups.append(Group(names, tuple(blocks), repeats))
   if m.positions == 'rope' and not any(MIXERS[n].attends for names, _ in stack for n in names):
     raise UserError("model.positions='rope' rotates queries and keys, and no layer has any")
+  if config.data.task == 'lm':
+    head['heads'] = heads
   model = (Decoder if config.data.task == 'lm' else Encoder)(
     **head,
     groups=tuple(groups),

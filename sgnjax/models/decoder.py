@@ -10,14 +10,19 @@ from sgnjax.models.stack import Stack
 from sgnjax.models.trunk import Trunk
 
 
-class Decoder(Trunk):
+class Decoder(Trunk, kw_only=True):
   """Embedding, stack, final LayerNorm and (tied) head.
 
   `model(tokens_BL, positions_BL=, mask_BL=, segments_BL=, cache=, train=)` returns a Mixed whose
   first entry is `logits_BLV`: V is the vocabulary padded to a multiple of `vocab_multiple`.
 
+  heads: of further tasks, name and how many numbers an example has (a linear layer from the mean of
+  its real tokens). `model(..., head=name)` returns that one's `logits_BK`.
+
   Causality is a property of the configured layers (`causal`); nothing here shifts the targets.
   """
+
+  heads: tuple[tuple[str, int], ...] = ()
 
   def init_cache(self, batch: int, max_len: int, dtype: Any = None) -> tuple:
     """(tokens so far of each example, caches of all layers); UserError where a layer keeps none."""
@@ -28,7 +33,15 @@ class Decoder(Trunk):
 
   @nn.compact
   def __call__(
-    self, tokens_BL, *, positions_BL=None, mask_BL=None, segments_BL=None, cache=None, train=False
+    self,
+    tokens_BL,
+    *,
+    positions_BL=None,
+    mask_BL=None,
+    segments_BL=None,
+    cache=None,
+    train=False,
+    head=None,
   ) -> Mixed:
     length = tokens_BL.shape[1]
     count_B, caches = (None, None) if cache is None else cache
@@ -46,5 +59,12 @@ class Decoder(Trunk):
       cache=caches,
       train=train,
     )
+    answers = {
+      name: self.outputs_of(x_BLD, mask_BL, outputs, f'classifier_{name}')
+      for name, outputs in self.heads
+      if name == head or self.is_initializing()
+    }
+    if head is not None:
+      return Mixed(answers[head], aux, None)
     logits_BLV = self.token_logits(x_BLD, table_VD)
     return Mixed(logits_BLV, aux, None if cache is None else (count_B, caches))

@@ -88,6 +88,29 @@ def evaluate(
   return record
 
 
+def interval(config: ConfigDict, corpus: Any, steps: list[dict], rate: dict) -> dict[str, float]:
+  """Numbers of some steps together: loss and accuracy weighed by what was scored, others as means.
+
+  steps: their metrics; rate: tokens a second, and more of that kind.
+  """
+  scored = max(sum(step['tokens'] for step in steps), 1)
+  values = {
+    key: math.fsum(step[key] * step['tokens'] for step in steps) / scored
+    for key in ('loss', 'accuracy')
+    if key in steps[-1]
+  }
+  if config.data.task == 'lm':
+    values = measures(values['loss'], corpus.bytes_per_token['train'])
+  values |= {key: steps[-1][key] for key in ('grad_norm', 'lr')}
+  unit = f'{objectives.of(config).unit}s'
+  values |= {key.replace('tokens', unit): value for key, value in rate.items()}
+  for key in dict.fromkeys(key for step in steps for key in step):
+    if key not in values and key != 'tokens':
+      seen = [step[key] for step in steps if key in step]  # a mixture's step lacks some sets
+      values[key] = math.fsum(seen) / len(seen)
+  return {k: v for k, v in values.items() if v is not None and math.isfinite(v)}
+
+
 def totals(found: list[dict]) -> dict[str, Any]:
   """Sums of all batches: scalars by `math.fsum`, vectors in float64."""
   return {

@@ -14,6 +14,9 @@ Tasks mlm and classify: `masked_tokens` (those asked for) or `examples` in place
 rates too; `accuracy` in place of perplexity and bits; an evaluation of classify has what
 `sgnjax.train.objectives.tell_labels` tells.
 
+A mixture has, beside those of its main set, records of `kind` mixture for each other `set`, and
+`<set>/loss` and `<set>/accuracy` in its train records: means over the steps that had the set.
+
 A run that sees the future has `"leaky": true` in every record.
 """
 

@@ -14,7 +14,6 @@ from ml_collections import ConfigDict
 
 from sgnjax import audit
 from sgnjax import config as config_lib
-from sgnjax.data import pipeline
 from sgnjax.errors import UserError
 from sgnjax.models import count
 from sgnjax.parallel import feed
@@ -29,11 +28,11 @@ from sgnjax.parallel.agree import (
 )
 from sgnjax.parallel.hosts import say_when_lost
 from sgnjax.parallel.mesh import make_mesh, row_shards
-from sgnjax.train import objectives
+from sgnjax.train import objectives, tasks
 from sgnjax.train import state as state_lib
 from sgnjax.train.before import check_same_run, check_settings, last_saved
 from sgnjax.train.checkpoint import Checkpoints, check_same_tokenizer, committed
-from sgnjax.train.evaluation import describe, evaluate, measures
+from sgnjax.train.evaluation import describe, evaluate, interval
 from sgnjax.train.initial import start_from
 from sgnjax.train.leave import Clock, Stop
 from sgnjax.train.log import (
@@ -86,10 +85,11 @@ def train(config: ConfigDict, workdir: str | Path) -> dict:
   check_batch(config, row_shards(mesh))
   if config.train.compile_cache:
     use_compile_cache()
-  corpus = pipeline.load(config)
+  sets = tasks.load(config)
+  corpus = sets[config.data.name].corpus
   check_same_tokenizer(workdir, corpus.tokenizer)
-  check_same(**{'the text (data.*)': corpus.identity})
-  model = model_of(config, corpus)
+  check_same(**{'the text (data.*)': tasks.identity(sets)})
+  model = model_of(sets)
   audited = audit.gate(config, vocab=model.vocab)
   with contextlib.ExitStack() as stack:
     checkpoints = Checkpoints(workdir, config, corpus.tokenizer)
@@ -100,7 +100,7 @@ def train(config: ConfigDict, workdir: str | Path) -> dict:
       write_atomically(workdir / 'config.json', serialised + '\n')
       write_atomically(workdir / 'audit.json', json.dumps(audited.to_json(), indent=2) + '\n')
       write_atomically(workdir / 'tokenizer.json', json.dumps(corpus.tokenizer.to_json()) + '\n')
-    run = _Run(config, workdir, corpus, model, optimiser, mesh, checkpoints, audited.leaky)
+    run = _Run(config, workdir, sets, model, optimiser, mesh, checkpoints, audited.leaky)
     for writer in (run.jsonl, run.board, run.progress):
       stack.callback(writer.close)
     run.introduce()
@@ -128,13 +128,15 @@ def _result(
 class _Run:
   """One process's share of a run: the state, what is in flight, and where it is written."""
 
-  def __init__(self, config, workdir, corpus, model, optimiser, mesh, checkpoints, leaky):
+  def __init__(self, config, workdir, sets, model, optimiser, mesh, checkpoints, leaky):
     self.config, self.workdir, self.leaky = config, workdir, leaky
-    self.corpus = corpus
+    self.sets, self.text = sets, tasks.identity(sets)
+    self.corpus = sets[config.data.name].corpus
     self.mesh, self.checkpoints = mesh, checkpoints
     self.model, self.objective = model, objectives.of(config)
     self.rows = feed.rows(mesh, config.train.batch)
-    self.batches = pipeline.train_iterator(config, corpus, rows=self.rows)
+    self.part = self.rows.start, config.train.batch
+    self.batches = tasks.batches(config, sets, self.rows)
     # All resume from what the first process sees: a network file system may show others less.
     self.resumed = of_first(checkpoints.latest or 0)
     self.best = min(checkpoints.scores.values(), default=math.inf)
@@ -144,10 +146,10 @@ class _Run:
     else:
       abstract = state_lib.abstract(config, model, optimiser, mesh)
       self.state, data = checkpoints.restore(abstract, self.resumed)
-      if data['text'] != corpus.identity:
+      if data['text'] != self.text:
         raise UserError(
-          f"the text ({corpus.source}) is not the one that '{workdir}' was trained on; resume with "
-          'the same text, or use another --workdir=DIR'
+          f"the text ({self.corpus.source}) is not the one that '{workdir}' was trained on; resume "
+          'with the same text, or use another --workdir=DIR'
         )
       self.batches.set_state(data['iterator'])
       self.pending, step = data['pending'], self.resumed
@@ -165,8 +167,11 @@ class _Run:
         leaky=leaky,
         unit=f'{self.objective.unit}s'.replace('_', ' '),
       )
-    self.train_step = make_train_step(model, optimiser, config, mesh)
-    self.eval_step = make_eval_step(model, mesh, self.objective.sums)
+    self.train_step = make_train_step(model, optimiser, config, mesh, sets)
+    self.eval_steps = {
+      name: make_eval_step(model, mesh, objectives.of(task.config).sums, task.head)
+      for name, task in sets.items()
+    }
     self.finite = jax.jit(
       lambda tree: jnp.all(jnp.stack([jnp.all(jnp.isfinite(a)) for a in jax.tree.leaves(tree)]))
     )
@@ -189,7 +194,8 @@ class _Run:
         self.workdir / 'parameters.txt',
         f'{table}\nWithout the padding of the vocabulary: {total:,}\n',
       )
-    say(f'{total:,} parameters; {self.corpus.source}')
+    sources = '; '.join(task.corpus.source for task in self.sets.values())
+    say(f'{total:,} parameters; {sources}')
     if jax.process_count() > 1:
       say(f'{jax.process_count()} processes, {self.mesh.size} devices')
     if self.config.data.task != 'lm':
@@ -203,7 +209,7 @@ class _Run:
     """Steps until the end or a reason to leave."""
     c, reason, self.stop = self.config.train, None, stop
     while self.step < c.steps and reason is None:
-      batch = feed.place(next(self.batches), self.mesh, self.rows.start, c.batch)
+      batch = self.place(next(self.batches))
       self.state, metrics = self.train_step(self.state, batch)
       self.step += 1
       self.in_flight.append((self.step, metrics, stop.vote()))
@@ -225,6 +231,12 @@ class _Run:
       f'{reason}: saved step {self.step} of {c.steps}; the same command resumes from there'
     )
     return _result(self.config, reason, self.step, records, self.leaky, stop.signal)
+
+  def place(self, batch: dict) -> dict:
+    """A step's batch on the mesh, or those of a mixture."""
+    if len(self.sets) > 1:
+      return {name: feed.place(b, self.mesh, *self.part) for name, b in batch.items()}
+    return feed.place(batch, self.mesh, *self.part)
 
   def collect(self, leave: int) -> None:
     """Reads the metrics of finished steps, all but the newest `leave`, and what was voted there."""
@@ -259,21 +271,9 @@ class _Run:
 
   def log(self, step: int) -> None:
     """Writes the record of the interval that ends with `step`."""
-    scored, unit = sum(p['tokens'] for p in self.pending), f'{self.objective.unit}s'
-    values = {
-      key: math.fsum(p[key] * p['tokens'] for p in self.pending) / max(scored, 1)
-      for key in ('loss', 'accuracy')
-      if key in self.pending[-1]
-    }
-    if self.config.data.task == 'lm':
-      values = measures(values['loss'], self.corpus.bytes_per_token['train'])
-    values |= {key: self.pending[-1][key] for key in ('grad_norm', 'lr')}
-    values |= {k.replace('tokens', unit): v for k, v in self.interval.rate().items()}
-    ours = (*values, 'tokens')
-    for key in self.pending[-1]:
-      if key not in ours:
-        values[key] = math.fsum(p[key] for p in self.pending) / len(self.pending)
-    values = {k: v for k, v in values.items() if v is not None and math.isfinite(v)}
+    values = interval(self.config, self.corpus, self.pending, self.interval.rate())
+    unit = f'{self.objective.unit}s'
+    scored = sum(p['tokens'] for p in self.pending)
     losses = [p['loss'] for p in self.pending]
     self.jsonl.write({'step': step, 'kind': 'train', unit: scored, **values, 'losses': losses})
     self.board.write(step, 'train', values)
@@ -281,21 +281,28 @@ class _Run:
     self.interval.restart()
 
   def evaluate(self) -> float:
-    """Evaluates the newest state, writes the record, returns its loss."""
+    """Evaluates the newest state on every set, writes the records, returns the main set's loss."""
     self.collect(0)
-    record = evaluate(
-      self.config, self.corpus, self.eval_step, self.state.params, self.mesh, self.step
-    )
-    if not math.isfinite(record['loss']):
-      self._not_finite(self.step, f'{record["split"]} loss {record["loss"]}{mark(self.leaky)}')
-    self.jsonl.write(record)
-    numbers = {k: v for k, v in record.items() if isinstance(v, float)}
-    self.board.write(self.step, record['split'], numbers)
-    if self.step < self.config.train.steps:  # the job says the last one
-      self.progress.say(describe(record, self.leaky))
+    main = self.config.data.name
+    for name, task in self.sets.items():
+      record = evaluate(
+        task.config, task.corpus, self.eval_steps[name], self.state.params, self.mesh, self.step
+      )
+      if not math.isfinite(record['loss']):
+        self._not_finite(self.step, f'{record["split"]} loss {record["loss"]}{mark(self.leaky)}')
+      if name == main:
+        loss = record['loss']
+      else:
+        record |= {'kind': 'mixture', 'set': name}
+      self.jsonl.write(record)
+      numbers = {k: v for k, v in record.items() if isinstance(v, float)}
+      group = record['split'] if name == main else f'{record["split"]}/{name}'
+      self.board.write(self.step, group, numbers)
+      if name != main or self.step < self.config.train.steps:  # the job says the last one
+        self.progress.say(('' if name == main else f'{name}, ') + describe(record, self.leaky))
     for clock in (self.clock, self.interval):
       clock.resume()
-    return record['loss']
+    return loss
 
   def save(self, validation: float | None) -> None:
     """Starts a checkpoint of the newest state, which must be finite."""
@@ -305,7 +312,7 @@ class _Run:
     data = {
       'iterator': self.batches.get_state(),
       'pending': self.pending,
-      'text': self.corpus.identity,
+      'text': self.text,
     }
     self.checkpoints.save(self.state, data, validation)
     self.best = min(self.best, math.inf if validation is None else validation)

@@ -5,13 +5,20 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from sgnjax.data.images import Images
-from sgnjax.data.pipeline import Data
 from sgnjax.errors import UserError
 from sgnjax.models import Model, build
+from sgnjax.train.tasks import Task
 
 
-def make_model(config: ConfigDict, tokenizer: Any, classes: int | None = None) -> Model:
+def make_model(
+  config: ConfigDict,
+  tokenizer: Any,
+  classes: int | None = None,
+  heads: tuple[tuple[str, int], ...] = (),
+) -> Model:
   """The model for this tokenizer, and this many classes (1: labels are numbers).
+
+  heads: for further tasks, by name.
 
   Raises UserError where model.vocab or model.classes is another number.
   """
@@ -26,14 +33,15 @@ def make_model(config: ConfigDict, tokenizer: Any, classes: int | None = None) -
       f'model.classes={m.classes}, but the labels of this data set are of {classes} classes; set '
       '--config.model.classes=none to take their number'
     )
-  return build(config, vocab=tokenizer.vocab_size, classes=classes)
+  return build(config, vocab=tokenizer.vocab_size, classes=classes, heads=heads)
 
 
-def model_of(config: ConfigDict, corpus: Data) -> Model:
-  """The model for what `pipeline.load` gave.
+def model_of(tasks: dict[str, Task]) -> Model:
+  """The model for the data sets of a run.
 
   Raises UserError as `make_model`, and where model.image is not the shape of the data's images.
   """
+  (config, corpus, _), *others = tasks.values()
   shape = corpus.shape if isinstance(corpus, Images) else None
   if shape != (None if config.model.image is None else tuple(config.model.image)):
     wanted = 'none' if shape is None else shape
@@ -43,4 +51,5 @@ def model_of(config: ConfigDict, corpus: Data) -> Model:
       f'--config.model.image={wanted}'
     )
   classes = (corpus.classes or 1) if config.data.task == 'classify' else None
-  return make_model(config, corpus.tokenizer, classes)
+  heads = tuple((task.head, task.corpus.classes or 1) for task in others if task.head)
+  return make_model(config, corpus.tokenizer, classes, heads)

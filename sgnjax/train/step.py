@@ -1,6 +1,6 @@
 """One optimiser step, and the sums of an evaluation batch. Optax needs standard dtype promotion."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -18,6 +18,7 @@ from sgnjax.train import objectives
 from sgnjax.train import state as state_lib
 from sgnjax.train.optim import schedule
 from sgnjax.train.state import TrainState
+from sgnjax.train.tasks import Task
 
 PASSED_ON = {'mask': 'mask_BL', 'segments': 'segments_BL', 'positions': 'positions_BL'}
 
@@ -71,6 +72,7 @@ def make_train_step(
   optimiser: optax.GradientTransformation,
   config: ConfigDict,
   mesh: Mesh | None = None,
+  tasks: Mapping[str, Task] | None = None,
 ) -> Callable[[TrainState, dict], tuple[TrainState, dict[str, jax.Array]]]:
   """`step(state, batch) -> (state, metrics)`, compiled; the state given is consumed.
 
@@ -85,38 +87,63 @@ def make_train_step(
 
   Sums over tokens are divided once, after the last microbatch, by the tokens of the whole batch;
   auxiliary losses add their mean over microbatches.
+
+  tasks: of a mixture, the main one first. A batch is then `{name: batch}` of those that the step
+  has, each with the mean loss of its own; the sum is lowered. metrics are the main one's, and
+  `name/loss` and `name/accuracy` of the others.
   """
   mesh = make_mesh(config) if mesh is None else mesh
   accumulation = config.train.accumulation
   check_batch(config, row_shards(mesh))
-  rate, objective = schedule(config), objectives.of(config)
+  rate, mixed = schedule(config), tasks is not None and len(tasks) > 1
+  tasks = tasks if mixed else {'': Task(config, None)}
+  goals = {name: objectives.of(task.config) for name, task in tasks.items()}
+  main = next(iter(tasks))
   where = jax.tree.map(lambda a: a.sharding, state_lib.abstract(config, model, optimiser, mesh))
 
   def step(state: TrainState, batch: dict[str, jax.Array]):
     key = jax.random.fold_in(jax.random.key(config.seed), state.step)
-    tokens = objective.scored(batch)
-    scored = jnp.maximum(tokens, 1)
+    batches = batch if mixed else {main: batch}
+    counts = {name: goals[name].scored(own) for name, own in batches.items()}
+    tokens, scored = counts[main], jnp.maximum(counts[main], 1)
 
-    def weighed(params, micro, m):
+    def one(params, name, micro, dropout):
+      """Sums and reports of a task's microbatch, and its part of the objective times `scored`."""
       micro = {
-        name: constrain(a, WHOLE_ROWS if name in EXAMPLES else TOKENS) for name, a in micro.items()
+        key: constrain(a, WHOLE_ROWS if key in EXAMPLES else TOKENS) for key, a in micro.items()
       }
-      dropout = jax.random.fold_in(key, m)
-      outputs, aux, _ = _apply(model, params, micro, train=True, rngs={'dropout': dropout})
-      sums = objective.smoothed(outputs, micro)
+      head = {} if tasks[name].head is None else {'head': tasks[name].head}
+      options = {'train': True, 'rngs': {'dropout': dropout}, **head}
+      outputs, aux, _ = _apply(model, params, micro, **options)
+      sums = goals[name].smoothed(outputs, micro)
       loss_sum = sums['loss_sum']
-      extra = sum(aux.losses.values(), jnp.zeros((), loss_sum.dtype))
-      scalars = {'loss_sum': loss_sum, **{k: v / accumulation for k, v in aux.metrics.items()}}
-      if 'correct' in sums:
-        scalars['correct'] = sums['correct']
+      weight = scored.astype(loss_sum.dtype)
+      extra = sum(aux.losses.values(), jnp.zeros((), loss_sum.dtype)) * (weight / accumulation)
+      if name != main:
+        loss_sum = loss_sum * (weight / jnp.maximum(counts[name], 1).astype(weight.dtype))
+      return sums, aux, loss_sum + extra
+
+    def weighed(params, micros, m):
+      dropout = jax.random.fold_in(key, m)
+      sums, aux, total = one(params, main, micros[main], dropout)
+      scalars = {k: sums[k] for k in ('loss_sum', 'correct') if k in sums}
+      scalars |= {k: v / accumulation for k, v in aux.metrics.items()}
       scalars |= {f'{k}_loss': v / accumulation for k, v in aux.losses.items()}
-      return loss_sum + extra * (scored.astype(loss_sum.dtype) / accumulation), scalars
+      for number, name in enumerate(tasks):
+        if name != main and name in micros:
+          own = jax.random.fold_in(dropout, number)
+          sums, _, part = one(params, name, micros[name], own)
+          scalars |= {f'{name}/{k}': sums[k] for k in ('loss_sum', 'correct') if k in sums}
+          total += part
+      return total, scalars
 
     def microbatch(total, inputs):
       (_, scalars), grads = jax.value_and_grad(weighed, has_aux=True)(state.params, *inputs)
       return jax.tree.map(jnp.add, total, grads), scalars
 
-    micros = jax.tree.map(lambda a: a.reshape(-1, accumulation, *a.shape[1:]).swapaxes(0, 1), batch)
+    micros = jax.tree.map(
+      lambda a: a.reshape(-1, accumulation, *a.shape[1:]).swapaxes(0, 1), batches
+    )
     zeros = jax.tree.map(jnp.zeros_like, state.params)
     with using(mesh):
       grads, scalars = jax.lax.scan(microbatch, zeros, (micros, jnp.arange(accumulation)))
@@ -124,35 +151,47 @@ def make_train_step(
     scalars = jax.tree.map(jnp.sum, scalars)
     grads = jax.tree.map(lambda g: g / scored.astype(g.dtype), grads)
     updates, opt_state = optimiser.update(grads, state.opt_state, state.params)
-    loss_sum = scalars.pop('loss_sum')
+    for name, number in counts.items():
+      prefix = '' if name == main else f'{name}/'
+      for kind, said in (('loss_sum', 'loss'), ('correct', 'accuracy')):
+        if prefix + kind in scalars:
+          total = scalars.pop(prefix + kind)
+          scalars[prefix + said] = total / jnp.maximum(number, 1).astype(total.dtype)
     metrics = {
-      'loss': loss_sum / scored.astype(loss_sum.dtype),
       'tokens': tokens,
       'grad_norm': optax.tree.norm(grads),
       'lr': rate(state.step),
       **scalars,
     }
-    if 'correct' in metrics:
-      metrics['accuracy'] = metrics.pop('correct') / scored.astype(loss_sum.dtype)
     params = optax.apply_updates(state.params, updates)
     return TrainState(state.step + 1, params, opt_state), metrics
 
   return jax.jit(
     step,
     # Tokens lie as the mesh says wherever they are from; what else there is comes placed.
-    in_shardings=(where, None if objective.unit == 'example' else batch_sharding(mesh)),
+    in_shardings=(
+      where,
+      None if mixed or config.data.task == 'classify' else batch_sharding(mesh),
+    ),
     out_shardings=(where, replicated(mesh)),
     donate_argnums=0,
   )
 
 
 def make_eval_step(
-  model: Model, mesh: Mesh | None = None, sums: Callable = objectives.next_token_sums
+  model: Model,
+  mesh: Mesh | None = None,
+  sums: Callable = objectives.next_token_sums,
+  head: str | None = None,
 ) -> Callable[[Any, dict], dict[str, jax.Array]]:
-  """`step(params, batch)`: an objective's `sums` over the batch, `loss_sum` and `tokens` first."""
+  """`step(params, batch)`: an objective's `sums` over the batch, `loss_sum` and `tokens` first.
+
+  head: of a further task of a mixture.
+  """
+  options = {} if head is None else {'head': head}
 
   def step(params, batch: dict[str, jax.Array]):
     with using(mesh):
-      return sums(_apply(model, params, batch)[0], batch)
+      return sums(_apply(model, params, batch, **options)[0], batch)
 
   return jax.jit(step, out_shardings=None if mesh is None else replicated(mesh))
