@@ -71,6 +71,7 @@ def test_each_set_has_its_records_and_the_main_one_counts(run, capsys):
   assert 'perplexity' in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_run_that_stops_in_the_middle_of_a_mixture_goes_on_exactly(run):
   folder, _, straight = run
   stopped = folder / 'stopped'
