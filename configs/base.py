@@ -141,6 +141,8 @@ def get_config() -> ConfigDict:
   c.data.vocab_size = optional(int)  # word: the most frequent; --job=tokenizer: what it trains
   c.data.cache_dir = optional(str)  # for tokens of long texts; None: the user's cache folder
   c.data.image_size = optional(int)  # images are scaled and cut to; None: as they are
+  c.data.augment = 'none'  # of training images: none | light (crop, mirror) | papers (colours too)
+  c.data.mixup = 0.0  # of training images: alpha of the mixing weights' Beta(alpha, alpha); 0: none
   c.data.packing = False  # documents packed into rows, none seeing another
   c.data.mixture = ()  # other sets, ((name, weight), ...) or ((name, weight, path), ...)
   c.data.mixture_rate = 0.25  # probability that a step has a batch of one of them too

@@ -4,10 +4,11 @@ import hashlib
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from ml_collections import ConfigDict
+from PIL import Image
 
 from sgnjax.data import prepared
 from sgnjax.data.image_files import Pairs, digits, from_files
@@ -16,8 +17,32 @@ from sgnjax.data.sources import held_out
 from sgnjax.data.tokenizers import NoTokens
 from sgnjax.errors import UserError
 
-# Classes by set.
-SETS = {'digits': 10, 'mnist': 10, 'cifar10': 10, 'cifar100': 100, 'imagenet2012': 1000}
+
+class Kind(NamedTuple):
+  """A set of images.
+
+  mean, std: of the pixels, 0 to 1, of all its training images, one of each channel. mirrored:
+  whether a mirrored image is of the same class. zoomed: whether these are photographs of many
+  sizes, of which a part shows the class too.
+  """
+
+  classes: int
+  mean: tuple[float, ...]
+  std: tuple[float, ...]
+  mirrored: bool = False
+  zoomed: bool = False
+
+
+# Means and deviations are constants, so that a part of a set, or its test images alone, are scaled
+# as the whole is. digits: of all its images, there being no split. MNIST, CIFAR: of the published
+# 60,000 and 50,000 training images. ImageNet: the constants that Torch's models are trained with.
+SETS = {
+  'digits': Kind(10, (0.3053,), (0.3759,)),
+  'mnist': Kind(10, (0.1307,), (0.3081,)),
+  'cifar10': Kind(10, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616), True),
+  'cifar100': Kind(100, (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762), True),
+  'imagenet2012': Kind(1000, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), True, True),
+}
 RESIZED = 256 / 224  # shorter side over the crop that is taken from its centre, as for ImageNet
 
 
@@ -59,22 +84,28 @@ class Images:
   """
 
   splits: dict[str, Sequence[tuple[Any, int]]]
-  classes: int
+  kind: Kind
   shape: tuple[int, int, int]
   source: str
   identity: str
   tokenizer: NoTokens = field(default_factory=NoTokens)
 
+  @property
+  def classes(self) -> int:
+    return self.kind.classes
+
 
 class Pictures(Rows):
-  """{'image' (B, H, W, C) float32 from 0 to 1, 'label' (B,) int32}.
+  """{'image' (B, H, W, C) float32, 'label' (B,) int32}.
 
-  `examples` are whole images, uint8, for what changes them; `stack` cuts what is not of the shape:
-  its shorter side is scaled to 256/224 of it, and the centre is taken.
+  Pixels have the mean 0 and the deviation 1 of each channel over the set (`Kind`). `examples` are
+  whole images, uint8, for what changes them; `stack` cuts what is not of the shape (`fit`).
   """
 
-  def __init__(self, pairs: Sequence[tuple[Any, int]], shape: tuple[int, int, int]):
+  def __init__(self, pairs: Sequence[tuple[Any, int]], shape: tuple[int, int, int], kind: Kind):
     self._pairs, self._shape = pairs, shape
+    mean, std = (np.array(numbers, np.float32) for numbers in (kind.mean, kind.std))
+    self._scale, self._offset = 1 / (255 * std), mean / std
 
   def __len__(self) -> int:
     return len(self._pairs)
@@ -84,9 +115,11 @@ class Pictures(Rows):
     return [{'image': decode(i, self._shape[2]), 'label': np.int32(label)} for i, label in found]
 
   def stack(self, examples: list[Batch]) -> Batch:
-    images = [_fit(example['image'], self._shape) for example in examples]
-    images = [i.astype(np.float32) / 255 if i.dtype == np.uint8 else i for i in images]
-    return {'image': np.stack(images), 'label': np.stack([e['label'] for e in examples])}
+    image_BHWC = np.stack([fit(example['image'], self._shape) for example in examples])
+    return {
+      'image': image_BHWC * self._scale - self._offset,
+      'label': np.stack([example['label'] for example in examples]),
+    }
 
   def take(self, rows: np.ndarray) -> Batch:
     return self.stack(self.examples(rows))
@@ -96,24 +129,25 @@ def decode(image: Any, channels: int) -> np.ndarray:
   """An image as uint8 (H, W, C)."""
   if isinstance(image, np.ndarray):
     return image
-  from PIL import Image
-
   with Image.open(io.BytesIO(image)) as opened:
     found = np.asarray(opened.convert('L' if channels == 1 else 'RGB'))
   return found.reshape(*found.shape[:2], channels)
 
 
-def _fit(image: np.ndarray, shape: tuple[int, int, int]) -> np.ndarray:
+def picture(image: np.ndarray) -> Image.Image:
+  """Pillow's form of uint8 (H, W, 1 or 3)."""
+  return Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image)
+
+
+def fit(image: np.ndarray, shape: tuple[int, int, int]) -> np.ndarray:
+  """uint8 of `shape`: the shorter side scaled to 256/224 of it, and the centre cut out."""
   if image.shape == shape:
     return image
-  from PIL import Image
-
   high, wide = shape[:2]
   scale = RESIZED * max(high / image.shape[0], wide / image.shape[1])
   size = (round(image.shape[1] * scale), round(image.shape[0] * scale))
-  opened = Image.fromarray(image[:, :, 0] if shape[2] == 1 else image)
   left, top = (size[0] - wide) // 2, (size[1] - high) // 2
-  resized = opened.resize(size, Image.Resampling.BICUBIC)
+  resized = picture(image).resize(size, Image.Resampling.BICUBIC)
   return np.asarray(resized.crop((left, top, left + wide, top + high))).reshape(shape)
 
 
@@ -143,14 +177,14 @@ def load(config: ConfigDict) -> Images:
     splits['validation'] = _Chosen(pairs, np.flatnonzero(held))
   if not all(map(len, splits.values())):
     raise UserError(f'{origin}: too few images for data.validation={data.validation}')
-  channels = 1 if data.name in ('digits', 'mnist') else 3
+  channels = len(SETS[data.name].mean)
   first = decode(splits['train'][0][0], channels).shape
   size = data.image_size
   if size is None and data.name == 'imagenet2012':
     raise UserError('the images of imagenet2012 differ in size: set data.image_size=224, say')
   return Images(
     splits=splits,
-    classes=SETS[data.name],
+    kind=SETS[data.name],
     shape=first if size is None else (size, size, channels),
     source=origin,
     identity=_identity(f'{data.name} {data.validation}', splits),

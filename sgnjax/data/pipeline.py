@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
+from sgnjax.data import augment as augment_lib
 from sgnjax.data import cache, images, sources, tokenizers
 from sgnjax.data.masking import FixedMasks, Masking, ReadPadding
 from sgnjax.data.rows import Batch, InOrder, Labelled, Packed, Rows, Windows, windows
@@ -65,6 +66,7 @@ def load(config: ConfigDict, tokenizer: tokenizers.Tokenizer | None = None) -> D
   """
   tokenizers.check_kind(config.data.tokenizer)
   check_choice('data.task', config.data.task, TASKS)
+  augment_lib.check(config)
   if config.data.packing and config.data.task == 'classify':
     raise UserError('data.packing is of data.task=lm and mlm, and this is classify')
   if config.data.name in images.SETS:
@@ -139,7 +141,7 @@ def _check_lengths(config: ConfigDict, corpus: Corpus) -> None:
 def _rows(config: ConfigDict, corpus: Data, split: str, stride: int) -> Rows:
   """The rows of a split under the config's task."""
   if isinstance(corpus, images.Images):
-    return images.Pictures(corpus.splits[split], corpus.shape)
+    return images.Pictures(corpus.splits[split], corpus.shape, corpus.kind)
   tokens, context = corpus.splits[split], config.model.context
   if config.data.task == 'classify':
     rows = Labelled(tokens, corpus.ends[split], corpus.labels[split], context)
@@ -175,9 +177,13 @@ def shuffled(
   mine, seed = part(rows, batch), _at_least(0, config, 'seed')
   if not mine:
     raise UserError(f'rows {rows} of train.batch={batch}: expected at least one')
+  mix = None
   if config.data.task == 'mlm':
     augment = _masking(config, corpus)
-  return Shuffled(_rows(config, corpus, 'train', stride), seed, batch, mine, augment)
+  elif isinstance(corpus, images.Images):
+    augment = augment or augment_lib.of(config, corpus)
+    mix = augment_lib.mixing(config, corpus)
+  return Shuffled(_rows(config, corpus, 'train', stride), seed, batch, mine, augment, mix)
 
 
 def steps(config: ConfigDict, batches: Any) -> Steps:
@@ -201,13 +207,15 @@ def train_iterator(
   with `data.packing` they are documents instead (`rows.Packed`), with a mask, segments and
   positions. Task mlm: the same rows, some tokens masked, and targets these alone
   (`masking.Masking`). Task classify: a document and its label a row (`rows.Labelled`), with
-  `data.mask_padding` false without a mask (`masking.ReadPadding`), or
-  images (`images.Pictures`).
+  `data.mask_padding` false without a mask (`masking.ReadPadding`), or images (`images.Pictures`),
+  changed as `data.augment` says and mixed as `data.mixup` says: labels are then shares of all
+  classes, (b, classes) float32.
 
   Rows are shuffled anew each epoch. Row i of the global batch of step s is element
   s * train.batch + i of that order, whatever rows are read here. An epoch may end inside a batch.
 
-  augment: changes each example by a generator that depends on (seed, step, row) alone.
+  augment: changes each example by a generator that depends on (seed, step, row) alone, instead of
+  `data.augment`.
 
   The iterator's state (`get_state`, `set_state`) is the number of the next step. `data.threads`
   threads or `data.workers` processes read `data.prefetch` batches ahead. Raises UserError for keys

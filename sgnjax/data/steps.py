@@ -1,7 +1,7 @@
 """An endless stream of batches, of which the number of the next step is the whole state."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +12,8 @@ from sgnjax.data.rows import Batch, Rows
 
 # Of one example and a generator that depends on (seed, step, row) alone: the example, changed.
 Augment = Callable[[Batch, np.random.Generator], Batch]
+# Of some rows of a batch, the rows after them and a generator each: the rows, mixed with those.
+Mix = Callable[[Batch, Batch, Sequence[np.random.Generator]], Batch]
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,9 @@ class Shuffled:
 
   Row i of the global batch of step s is element s * batch + i of that order; this process reads
   `part` of the global batch. An epoch may end inside a batch.
+
+  mix: row i with row i + 1 of the global batch (the last with row 0), which the shuffled order has
+  put there; whoever reads row i reads the other one too.
   """
 
   rows: Rows
@@ -27,6 +32,7 @@ class Shuffled:
   batch: int
   part: range
   augment: Augment | None = None
+  mix: Mix | None = None
 
   def __post_init__(self):
     # Grain seeds epoch e with seed + e: neighbouring seeds would share their epochs.
@@ -35,15 +41,29 @@ class Shuffled:
     object.__setattr__(self, '_order', order)
 
   def __getitem__(self, step: int) -> Batch:
+    if self.mix is None:
+      return self._read(step, self.part)
+    others = [(row + 1) % self.batch for row in self.part]
+    needed = sorted({*self.part, *others})
+    batch = self._read(step, needed)
+    mine, theirs = (
+      {key: value[np.searchsorted(needed, rows)] for key, value in batch.items()}
+      for rows in (self.part, others)
+    )
+    return self.mix(mine, theirs, [self._generator(step, row, 1) for row in self.part])
+
+  def _read(self, step: int, rows: Sequence[int]) -> Batch:
+    """These rows of the global batch of a step."""
     order, start = self._order, step * self.batch
-    chosen = np.array([order[start + i] for i in self.part])
+    chosen = np.array([order[start + i] for i in rows])
     if self.augment is None:
       return self.rows.take(chosen)
-    changed = []
-    for row, example in zip(self.part, self.rows.examples(chosen), strict=True):
-      key = np.random.SeedSequence((self.seed, step, row))
-      changed.append(self.augment(example, np.random.Generator(np.random.Philox(key))))
-    return self.rows.stack(changed)
+    examples = zip(rows, self.rows.examples(chosen), strict=True)
+    return self.rows.stack([self.augment(e, self._generator(step, row)) for row, e in examples])
+
+  def _generator(self, step: int, row: int, *what: int) -> np.random.Generator:
+    key = np.random.SeedSequence((self.seed, step, row, *what))
+    return np.random.Generator(np.random.Philox(key))
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,12 @@ def pixels(count, *shape):
   return np.random.default_rng(0).integers(0, 256, (count, *shape), np.uint8)
 
 
+def scaled(image, name):
+  """Pixels as batches have them."""
+  kind = images.SETS[name]
+  return (image / 255 - np.array(kind.mean)) / np.array(kind.std)
+
+
 def write_mnist(folder, split, count):
   x, y = pixels(count, 28, 28), np.arange(count, dtype=np.uint8) % 10
   header = np.array([2051, count, 28, 28], '>i4').tobytes()
@@ -88,7 +94,8 @@ def test_batches_order_and_evaluation(tmp_path):
   batches = [next(iterator) for _ in range(15)]
   assert batches[0]['image'].shape == (5, 28, 28, 1)
   assert batches[0]['image'].dtype == np.float32
-  assert 0 <= batches[0]['image'].min() < batches[0]['image'].max() <= 1
+  lowest, highest = (scaled(value, 'mnist') for value in (0, 255))
+  assert lowest - 1e-5 < batches[0]['image'].min() < batches[0]['image'].max() < highest + 1e-5
   assert batches[0]['label'].dtype == np.int32
   resumed = pipeline.train_iterator(c, pipeline.load(c))
   resumed.set_state(json.loads(json.dumps({'next_index': 11})))
@@ -101,7 +108,7 @@ def test_batches_order_and_evaluation(tmp_path):
   expected = [label for _, label in found.splits['validation']]
   assert np.concatenate([b['label'] for b in evaluated]).tolist() == [*expected, -1, -1]
   first = found.splits['validation'][0][0]
-  np.testing.assert_array_equal(evaluated[0]['image'][0], first.astype(np.float32) / 255)
+  np.testing.assert_allclose(evaluated[0]['image'][0], scaled(first, 'mnist'), atol=1e-5)
 
 
 def test_an_image_is_changed_before_it_is_cut(tmp_path):
@@ -140,7 +147,8 @@ def test_archives_of_class_folders_and_sizes(tmp_path):
   batch = next(pipeline.train_iterator(c, found))
   assert batch['image'].shape == (5, 16, 16, 3)
   # Classes in sorted order: cat, dog.
-  np.testing.assert_allclose(batch['image'][:, 8, 8, 0], np.array([50, 200])[batch['label']] / 255)
+  grey = np.array([[50] * 3, [200] * 3])[batch['label']]
+  np.testing.assert_allclose(batch['image'][:, 8, 8], scaled(grey, 'cifar10'), atol=1e-5)
 
 
 def test_arrays_and_pictures_of_real_images(real_data):
@@ -192,9 +200,11 @@ def test_images_of_tfds_without_tensorflow(tmp_path):
   c = config('cifar10', dir=str(tmp_path))
   found = pipeline.load(c)
   assert found.shape == (32, 32, 3)
-  (batch,) = rows.InOrder(images.Pictures(found.splits['test'], found.shape), 12)
-  order = [next(i for i in range(12) if (x[i] == image).all())
-           for image in np.round(batch['image'] * 255).astype(np.uint8)]  # fmt: skip
+  (batch,) = rows.InOrder(images.Pictures(found.splits['test'], found.shape, found.kind), 12)
+  order = [
+    next(i for i in range(12) if np.allclose(scaled(x[i], 'cifar10'), image, atol=1e-5))
+    for image in batch['image']
+  ]
   assert sorted(order) == list(range(12))
   assert batch['label'].tolist() == [i % 10 for i in order]
 
