@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from sgnjax.analysis.gallery import DRAWN, __main__, chiar, fourier_qk, mechanism_pictures, sgn
+from sgnjax.analysis.gallery import augment as augmented
 from sgnjax.analysis.plots import save
 
 FEW_WORDS = functools.partial(chiar.chiar_entropy, words=300)
@@ -57,3 +58,21 @@ def test_the_command_draws_into_a_folder(monkeypatch, tmp_path, capsys):
   assert capsys.readouterr().out.split() == [str(tmp_path / 'again' / p.name) for p in paths]
   with pytest.raises(SystemExit, match='usage'):
     __main__.main([])
+
+
+def test_training_images_are_shown_as_they_are_changed_and_mixed(tmp_path, capsys):
+  pytest.importorskip('sklearn', reason='the package scikit-learn is not installed')
+  path = tmp_path / 'augment.png'
+  augmented.main([str(path)])
+  assert capsys.readouterr().out.strip() == str(path)
+  assert path.read_bytes().startswith(b'\x89PNG')
+  figure = augmented.augment(('digits', augmented.digits(), (8, 8, 1)))
+  strips = [ax.images[0].get_array() for ax in figure.axes]
+  assert [strip.shape for strip in strips] == [(8, 8 * 8 + 7, 3)] * 4
+  assert len({strip.tobytes() for strip in strips}) == 4
+  shares = [tick.get_text() for tick in figure.axes[-1].get_xticklabels()]
+  assert all(share.rstrip('%').split(': ')[1].isdigit() for s in shares for share in s.split('\n'))
+  for wrong, said in (([], 'usage'), ([str(path), 'cifar=a'], "did you mean 'cifar10'"),
+                      ([str(path), 'mnist=nowhere'], 'does not exist')):  # fmt: skip
+    with pytest.raises(SystemExit, match=said):
+      augmented.main(wrong)
