@@ -21,7 +21,7 @@ class Encoder(Trunk, kw_only=True):
   is `logits_BK`, `outputs` numbers an example, or, with 0 outputs, `logits_BLV` of the tokens
   (masked language modelling), padded as those of `Decoder`.
 
-  inputs: tokens (B, L), or with `image` (rows, columns, channels) arrays (B, *image) from 0 to 1,
+  inputs: tokens (B, L), or with `image` (rows, columns, channels) arrays (B, *image) of pixels,
   cut into squares of `patch` x `patch`, row by row, which are the tokens. Behind the vocabulary
   stand two tokens that no text has: `vocab`, a masked one, and `vocab + 1`, padding that is read.
 
@@ -61,7 +61,7 @@ class Encoder(Trunk, kw_only=True):
     return Mixed(logits_BK, aux, None)
 
   def patches(self, image_BHWC: jax.Array) -> jax.Array:
-    """The patches of images as tokens (B, L, width); pixels go from -1 to 1."""
+    """The patches of images as tokens (B, L, width)."""
     if image_BHWC.shape[1:] != tuple(self.image):
       raise UserError(
         f'images of {image_BHWC.shape[1:]} (rows, columns, channels) were given, but model.image='
@@ -71,7 +71,6 @@ class Encoder(Trunk, kw_only=True):
     p = self.patch
     x = image_BHWC.astype(self.dtype).reshape(-1, rows // p, p, columns // p, p, channels)
     x_BLP = x.swapaxes(2, 3).reshape(len(x), -1, p * p * channels)
-    x_BLP = x_BLP * jnp.asarray(2, self.dtype) - jnp.asarray(1, self.dtype)
     return dense(self, self.width, 'patches', True)(x_BLP)
 
   def before(self, x_BLD: jax.Array, mask_BL: jax.Array | None):
