@@ -119,8 +119,10 @@ def apply_override(config: ConfigDict, override: str) -> None:
     config = config[group]
   reference = config.get_ref(leaf)
   kind = reference.get_type()
-  if text.strip().lower() in ('none', 'null'):
-    if not getattr(reference, 'optional', False):
+  optional = getattr(reference, 'optional', False)
+  # A key that must have a text may have this one: `model.positions=none`.
+  if text.strip().lower() in ('none', 'null') and (optional or kind is not str):
+    if not optional:
       raise UserError(
         f'config.{key}={text}: expected {kind.__name__}, and this key is not optional'
       )

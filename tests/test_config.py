@@ -94,6 +94,10 @@ def test_overrides(override, value):
 def test_every_optional_key_can_be_set_and_unset(key):
   config = base.get_config()
   before = config_lib.flat(config)[key]
+  if isinstance(before, str):  # a text as any other
+    config_lib.apply_override(config, f'{key}=none')
+    assert config_lib.flat(config)[key] == 'none'
+    return
   if before is not None:
     with pytest.raises(UserError, match='not optional'):
       config_lib.apply_override(config, f'{key}=none')
