@@ -34,8 +34,8 @@ class Corpus:
   unigram_nats: cross-entropy, nats per token, of a split's tokens under the frequencies of the
     train split's tokens with one added to each count. A model that learnt anything is below it.
   source: a phrase that says where the text came from.
-  words_per_token: words by white space, an end of line being one: nats per token over this are
-    those per word of PTB and WikiText.
+  words_per_token: words by white space, an end of line being one, and that of a document among
+    others: nats per token over this are those per word of PTB, WikiText and One Billion Words.
   ends: (D,) where the documents of a split end. labels: (D,) of each, where there are any; classes:
     how many there are, None where labels are numbers.
   identity: names text and tokens of all splits; equal for the same ones, wherever they lie.
@@ -91,7 +91,9 @@ def load(config: ConfigDict, tokenizer: tokenizers.Tokenizer | None = None) -> D
     unigram_nats={s: float(t.counts @ nats) / each[s] for s, t in found.items()},
     tokenizer=tokenizer,
     source=origin,
-    words_per_token={s: t.words / each[s] for s, t in found.items()},
+    words_per_token={
+      s: (t.words + texts[s].separate * len(t.ends)) / each[s] for s, t in found.items()
+    },
     ends={s: t.ends for s, t in found.items()},
     labels={s: t.labels for s, t in found.items() if t.labels is not None},
     classes=classes,

@@ -79,12 +79,15 @@ def evaluate(
   if config.data.task == 'mlm':
     return record | told | {'unigram': corpus.unigram_nats[split]}
   record |= {
+    **_stride(config),
     **measures(loss, corpus.bytes_per_token[split]),
+    'bits_per_character': bits(loss, corpus.characters_per_token[split]),
     'unigram': corpus.unigram_nats[split],
     'unigram_bits_per_byte': bits(corpus.unigram_nats[split], corpus.bytes_per_token[split]),
   }
-  if config.data.tokenizer == 'char':
-    record['bits_per_character'] = bits(loss, corpus.characters_per_token[split])
+  words_per_token = corpus.words_per_token.get(split)
+  if config.data.tokenizer != 'word' and words_per_token:
+    record['word_perplexity'] = perplexity(loss / words_per_token)
   return record
 
 
@@ -121,15 +124,27 @@ def totals(found: list[dict]) -> dict[str, Any]:
   }
 
 
+def _stride(config: ConfigDict) -> dict[str, int]:
+  """Fresh tokens a window, where windows slide over one text."""
+  if config.eval.protocol != 'full' or config.data.packing:
+    return {}
+  return {'stride': config.eval.stride or max(1, config.model.context // 2)}
+
+
 def bits(nats: float, units_per_token: float) -> float:
   """Bits a byte or a character, from nats a token."""
   return nats / math.log(2) / units_per_token
 
 
-def measures(loss: float, bytes_per_token: float) -> dict[str, float]:
+def perplexity(nats: float) -> float | None:
+  """Of nats a token or a word; None where it overflows."""
+  return math.exp(nats) if nats < 700 else None
+
+
+def measures(loss: float, bytes_per_token: float) -> dict[str, float | None]:
   """Loss in nats/token with its perplexity (None where it overflows) and bits a byte."""
-  perplexity = math.exp(loss) if loss < 700 else None
-  return {'loss': loss, 'perplexity': perplexity, 'bits_per_byte': bits(loss, bytes_per_token)}
+  per_byte = bits(loss, bytes_per_token)
+  return {'loss': loss, 'perplexity': perplexity(loss), 'bits_per_byte': per_byte}
 
 
 def describe(record: dict, leaky: bool) -> str:
@@ -140,6 +155,8 @@ def describe(record: dict, leaky: bool) -> str:
   parts = [f'{record["loss"]:.4f} nats/token{said}']
   if record['perplexity'] is not None:
     parts.append(f'perplexity {record["perplexity"]:.3f}{said}')
+  if record.get('word_perplexity') is not None:
+    parts.append(f'{record["word_perplexity"]:.4g}{said} of words')
   parts.append(f'{record["bits_per_byte"]:.4f} bits/byte{said}')
   if 'bits_per_character' in record:
     parts.append(f'{record["bits_per_character"]:.4f} bits/character{said}')

@@ -7,8 +7,9 @@ tokens), `losses` (of each of its steps, exactly as computed), `perplexity`, `bi
 `tokens`, `lr` and `grad_norm` (last step), `tokens_per_second` and `step_seconds` (absent before
 the second step of a process; pauses left out), and the model's own metrics (interval mean).
 
-`evaluation`: `split`, `protocol`, `loss`, `perplexity`, `bits_per_byte`, `bits_per_character` (char
-tokenizer only), `tokens`, `unigram` and `unigram_bits_per_byte` (of token frequencies alone).
+`evaluation`: `split`, `protocol`, `stride` (fresh tokens a window, where windows slide), `loss`,
+`perplexity`, `word_perplexity` (of a text in words, under tokens that are none), `bits_per_byte`,
+`bits_per_character`, `tokens`, `unigram` and `unigram_bits_per_byte` (of token frequencies alone).
 
 Tasks mlm and classify: `masked_tokens` (those asked for) or `examples` in place of `tokens`, in
 rates too; `accuracy` in place of perplexity and bits; an evaluation of classify has what
