@@ -231,7 +231,7 @@ def tiny_shakespeare() -> ConfigDict:
 
 
 def sgn() -> ConfigDict:
-  """The scaffold of SGN: 12 layers of width 768, context 512, GPT-2 tokens, its AdamW."""
+  """The scaffold of SGN: 12 layers of width 768, context 512, WikiText-103, its AdamW."""
   c = get_config()
   c.model.mixer = 'sgn'
   c.model.layers = 12
@@ -241,8 +241,10 @@ def sgn() -> ConfigDict:
   c.model.vocab = 50257
   c.model.dropout = 0.1
   c.model.dtype = 'bfloat16'
+  c.data.name = 'wikitext103'
   c.data.tokenizer = 'gpt2'
   c.data.stride = 512
+  c.train.steps = 92_000  # some 100 epochs of WikiText-103 at 256 x 512 tokens
   c.train.batch = 256
   c.train.eval_every = 2000
   c.train.checkpoint_every = 1000
@@ -271,7 +273,7 @@ def chiar_400m() -> ConfigDict:
   c.model.dropout = 0.1
   c.model.dtype = 'bfloat16'
   c.model.chiar.tau = 0.8947
-  c.data.name = 'text'
+  c.data.name = 'wikitext103'
   c.data.tokenizer = 'gpt2'
   c.data.stride = 256
   c.train.steps = 18_000  # some 5 epochs of WikiText-103 at 128 x 256 tokens

@@ -1,4 +1,4 @@
-"""CHIAR-Former 400M (v3): 28 layers, width 1024, GPT-2 tokens, 400,043,009 parameters.
+"""CHIAR-Former 400M (v3): 28 layers, width 1024, WikiText-103, 400,043,009 parameters.
 
 Command: python launch/main.py --config=configs/chiar_400m.py --job=plan
 Cost: see the plan. Hardware: 8 GPUs or a TPU slice. Result: not run yet (the paper, on
