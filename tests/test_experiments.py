@@ -1,0 +1,100 @@
+"""Every config at its full size, and two training steps of its twin on text of its own kind."""
+
+import itertools
+import json
+import math
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sgnjax import config as config_lib
+from sgnjax.analysis import flops
+from sgnjax.data import pipeline, prepared
+from sgnjax.jobs import plan
+from sgnjax.models import build, count
+from sgnjax.models.shrink import shrink
+from sgnjax.parallel.mesh import make_mesh
+from sgnjax.train import state as state_lib
+from sgnjax.train.evaluation import check_eval, place
+from sgnjax.train.optim import make_optimiser
+from sgnjax.train.step import make_train_step
+
+from .experiments import MockedBuilder, Places
+
+CONFIGS = sorted(
+  path for path in (Path(__file__).parent.parent / 'configs').glob('*.py') if path.stem != 'base'
+)
+
+
+@pytest.fixture(scope='module')
+def places(tmp_path_factory):
+  """Where the small set of each data set lies, and the corpora that were read from there."""
+  return Places(tmp_path_factory.mktemp('sets'))
+
+
+@pytest.fixture(scope='module')
+def programs():
+  """Initial state and compiled step of the twins so far: several experiments have the same."""
+  return {}
+
+
+@pytest.mark.parametrize('path', CONFIGS, ids=lambda path: path.stem)
+def test_the_plan_of_a_config_at_its_full_size(path):
+  config = config_lib.load(path)
+  check_eval(config)
+  model = build(config, vocab=config.model.vocab or plan.ASSUMED[config.data.tokenizer])
+  tokens_BL = jax.ShapeDtypeStruct((1, config.model.context), jnp.int32)
+  params = jax.eval_shape(model.init, jax.random.key(0), tokens_BL)['params']
+  total = count(model, params)
+  assert total == sum(plan.components(model, params).values())
+  tokens = config.train.batch * config.model.context
+  costs = flops.costs(model, batch=config.train.batch, length=config.model.context)
+  training = sum(cost.training for cost in costs.values())
+  # A parameter of a product is read once a token forward and twice backward; mixing comes on top.
+  assert 3 * total * tokens < training < 60 * total * tokens
+
+
+def program(twin, programs):
+  """The initial state of a twin, kept apart from what a step consumes, and its step."""
+  t = twin.train
+  sizes = t.steps, t.batch, t.accumulation, twin.seed
+  key = json.dumps([twin.model.to_dict(), twin.optim.to_dict(), sizes], sort_keys=True)
+  if key not in programs:
+    mesh = make_mesh(twin, jax.devices()[:1])
+    model, optimiser = build(twin), make_optimiser(twin)
+    state = state_lib.create(twin, model, optimiser, mesh)
+    where = jax.tree.map(lambda a: a.sharding, state)
+    step = make_train_step(model, optimiser, twin, mesh)
+    programs[key] = mesh, jax.device_get(state), where, step
+  mesh, state, where, step = programs[key]
+  return mesh, jax.device_put(state, where), step
+
+
+@pytest.mark.parametrize(
+  'path',
+  [
+    pytest.param(p, id=p.stem, marks=pytest.mark.xdist_group(p.stem.split('_')[0])) for p in CONFIGS
+  ],
+)
+def test_two_steps_of_the_twin(path, places, programs, monkeypatch):
+  monkeypatch.setattr(prepared, 'ready', MockedBuilder)
+  config, corpus = places.twin(config_lib.load(path))
+  vocab = max(128, corpus.tokenizer.vocab_size)
+  twin = shrink(config, vocab=vocab, width=16, context=32).copy_and_resolve_references().unlock()
+  # How much is computed at a time, and again, is tested elsewhere: fewer programs here.
+  twin.model.remat, twin.train.accumulation = 'none', 1
+  chiar = twin.model.chiar
+  chiar.tau, chiar.calibrated = round(chiar.tau, 2), None
+  chiar.tau_low = chiar.tau_low if chiar.rbf else 0.0
+  mesh, state, step = program(twin, programs)
+  losses = []
+  for batch in itertools.islice(pipeline.train_iterator(twin, corpus), 2):
+    state, metrics = step(state, place(batch, mesh))
+    losses.append(float(metrics['loss']))
+    assert metrics['grad_norm'] > 0
+  assert int(state.step) == 2
+  np.testing.assert_allclose(losses[0], math.log(vocab), atol=0.5)
+  assert np.isfinite(losses[1])
