@@ -258,6 +258,23 @@ def sgn() -> ConfigDict:
   return c
 
 
+def sgn_images() -> ConfigDict:
+  """The scaffold of SGN on images: 8 x 8 patches of CIFAR, width 384, a DCT over the whole row."""
+  c = sgn()
+  c.model.form = 'published'
+  c.model.width = 384
+  c.model.heads = 6
+  c.model.context = 64
+  c.model.vocab = None
+  c.model.image = (32, 32, 3)
+  c.model.sgn.gated = False
+  c.data.task = 'classify'
+  c.data.tokenizer = 'char'
+  c.train.batch = 128
+  c.optim.lr = 1e-3
+  return c
+
+
 def chiar_400m() -> ConfigDict:
   """The scaffold of CHIAR-Former v3: post-norm, RoPE, tied head, GPT-2 tokens of WikiText-103."""
   c = get_config()

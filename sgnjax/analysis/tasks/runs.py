@@ -99,6 +99,6 @@ TASKS = (
     models={'SGN, gated causal kernel': SGN, 'softmax attention': SOFTMAX},
     kind='text',
     margin=0.3,
-    note='0.6 million tokens, a quarter of an epoch: most of the work is the head of 50,257 tokens.',
+    note='0.6 million tokens, a quarter of an epoch: most of the work is the head of 50,257.',
   ),
 )
