@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 from ml_collections import ConfigDict
 
-from sgnjax.data import listops, pipeline, sources
+from sgnjax.data import images, listops, pipeline, sources
 from sgnjax.data.sets import SETS
 
 LINES = 400  # of a split
@@ -26,19 +26,23 @@ class MockedBuilder:
     import tensorflow_datasets as tfds
     from tensorflow_datasets.testing.mocking import RandomFakeGenerator
 
-    found = SETS[name]
-    features = {field: tfds.features.Text() for field in found.fields}
-    if found.kind == 'class':
-      features[found.label] = tfds.features.ClassLabel(num_classes=found.classes)
-    elif found.kind == 'number':
-      features[found.label] = tfds.features.Scalar('float32')
+    if name in images.SETS:
+      size = 240 if name == 'imagenet2012' else 32
+      features = {'image': tfds.features.Image(shape=(size, size, 3))}
+      features['label'] = tfds.features.ClassLabel(num_classes=images.SETS[name])
+      parts = ('train', 'validation')
+    else:
+      found = SETS[name]
+      features = {field: tfds.features.Text() for field in found.fields}
+      if found.kind == 'class':
+        features[found.label] = tfds.features.ClassLabel(num_classes=found.classes)
+      parts = found.splits.values()
     self.examples = RandomFakeGenerator(tfds.features.FeaturesDict(features), EXAMPLES)
-    part = SimpleNamespace(num_examples=EXAMPLES, num_bytes=0)
-    splits = dict.fromkeys(found.splits.values(), part)
+    splits = dict.fromkeys(parts, SimpleNamespace(num_examples=EXAMPLES, num_bytes=0))
     self.info = SimpleNamespace(full_name=f'{name} mocked', splits=splits)
     self.data_path = Path(name)
 
-  def as_data_source(self, split: str):
+  def as_data_source(self, split: str, decoders=None):
     return [self.examples[i] for i in range(EXAMPLES)]
 
 
@@ -57,7 +61,9 @@ class Places:
     """
     config = config.copy_and_resolve_references().unlock()
     data = config.data
-    data.threads, data.mixture, config.model.context = 0, (), min(config.model.context, 32)
+    data.threads, data.mixture = 0, ()
+    if config.model.image is None:
+      config.model.context = min(config.model.context, 32)
     data.path = self.path(data.name)
     if data.tokenizer == 'gpt2' and self.real:
       data.tokenizer_path = str(self.real / 'gpt2-bpe')
@@ -67,6 +73,8 @@ class Places:
     return config.lock(), self.corpora[key]
 
   def path(self, name: str) -> str | None:
+    if name == 'cifar10' and self.real is not None:
+      return str(self.real / 'cifar10' / 'cifar10_tiny_400_100.npz')
     base = name.partition('/')[0]
     make = getattr(self, f'_{base}', None)
     if make is None:

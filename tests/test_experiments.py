@@ -6,15 +6,15 @@ import math
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from configs import base
 from sgnjax import config as config_lib
 from sgnjax.analysis import flops
 from sgnjax.data import pipeline, prepared
 from sgnjax.jobs import plan
-from sgnjax.models import build, count
+from sgnjax.models import build, count, example
 from sgnjax.models.shrink import shrink
 from sgnjax.parallel.mesh import make_mesh
 from sgnjax.train import state as state_lib
@@ -45,23 +45,35 @@ def programs():
 def test_the_plan_of_a_config_at_its_full_size(path):
   config = config_lib.load(path)
   check_eval(config)
-  model = build(config, vocab=config.model.vocab or plan.ASSUMED[config.data.tokenizer])
-  tokens_BL = jax.ShapeDtypeStruct((1, config.model.context), jnp.int32)
-  params = jax.eval_shape(model.init, jax.random.key(0), tokens_BL)['params']
-  total = count(model, params)
-  assert total == sum(plan.components(model, params).values())
+  model = build(config, vocab=config.model.vocab or plan.ASSUMED[config.data.tokenizer], classes=2)
+  params = jax.eval_shape(model.init, jax.random.key(0), example(config))['params']
+  parts = plan.components(model, params)
+  assert sum(parts.values()) == count(model, params)
   tokens = config.train.batch * config.model.context
   costs = flops.costs(model, batch=config.train.batch, length=config.model.context)
-  training = sum(cost.training for cost in costs.values())
-  # A parameter of a product is read once a token forward and twice backward; mixing comes on top.
-  assert 3 * total * tokens < training < 60 * total * tokens
+  # Each weight of an FFN is in one product forward and in two backward.
+  assert sum(cost.training for cost in costs.values()) > 6 * parts['ffn'] * tokens
+
+
+def alike(twin):
+  """Takes numbers out of a twin that make no other kind of program, so that many share one.
+
+  What is left out is tested elsewhere: bfloat16, microbatches, what is computed again.
+  """
+  twin.model.dtype, twin.model.remat, twin.train.accumulation = 'float32', 'none', 1
+  twin.model.scan_unroll = 1
+  for key, value in base.get_config().optim.items():
+    twin.optim[key] = 1 if key == 'warmup' else value
+  chiar = twin.model.chiar
+  chiar.tau, chiar.calibrated = round(chiar.tau, 2), None
+  chiar.tau_low = chiar.tau_low if chiar.rbf else 0.0
 
 
 def program(twin, programs):
   """The initial state of a twin, kept apart from what a step consumes, and its step."""
   t = twin.train
-  sizes = t.steps, t.batch, t.accumulation, twin.seed
-  key = json.dumps([twin.model.to_dict(), twin.optim.to_dict(), sizes], sort_keys=True)
+  sizes = t.steps, t.batch, t.accumulation, t.label_smoothing, twin.seed
+  key = json.dumps([twin.data.task, twin.model.to_dict(), sizes], sort_keys=True)
   if key not in programs:
     mesh = make_mesh(twin, jax.devices()[:1])
     model, optimiser = build(twin), make_optimiser(twin)
@@ -82,13 +94,12 @@ def program(twin, programs):
 def test_two_steps_of_the_twin(path, places, programs, monkeypatch):
   monkeypatch.setattr(prepared, 'ready', MockedBuilder)
   config, corpus = places.twin(config_lib.load(path))
-  vocab = max(128, corpus.tokenizer.vocab_size)
-  twin = shrink(config, vocab=vocab, width=16, context=32).copy_and_resolve_references().unlock()
-  # How much is computed at a time, and again, is tested elsewhere: fewer programs here.
-  twin.model.remat, twin.train.accumulation = 'none', 1
-  chiar = twin.model.chiar
-  chiar.tau, chiar.calibrated = round(chiar.tau, 2), None
-  chiar.tau_low = chiar.tau_low if chiar.rbf else 0.0
+  twin = shrink(config, vocab=50257, width=16, context=config.model.context)
+  twin = twin.copy_and_resolve_references().unlock()
+  outputs = twin.model.vocab
+  if config.data.task == 'classify':
+    outputs = twin.model.classes = next(n for n in (2, 100, 1000) if n >= corpus.classes)
+  alike(twin)
   mesh, state, step = program(twin, programs)
   losses = []
   for batch in itertools.islice(pipeline.train_iterator(twin, corpus), 2):
@@ -96,5 +107,5 @@ def test_two_steps_of_the_twin(path, places, programs, monkeypatch):
     losses.append(float(metrics['loss']))
     assert metrics['grad_norm'] > 0
   assert int(state.step) == 2
-  np.testing.assert_allclose(losses[0], math.log(vocab), atol=0.5)
+  np.testing.assert_allclose(losses[0], math.log(outputs), atol=0.5)
   assert np.isfinite(losses[1])

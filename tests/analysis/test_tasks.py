@@ -3,6 +3,8 @@
 import dataclasses
 import json
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 from launch import main
@@ -43,20 +45,22 @@ def test_each_command_is_a_config_that_builds(task, model):
 def runs(tmp_path, monkeypatch):
   """A task with one model that has finished, one that sees the future and one that is not done."""
   task = Task(
-    'poem', 'A poem', 'quickstart', {'data.path': 'poem'}, {'train.steps': 20},
+    'poem', 'A poem', 'quickstart', {'data.path': 'poem'},
+    {'train.steps': 20, 'model.layers': 1, 'model.width': 8, 'model.heads': 1},
     {'good': {}, 'leaky': {'allow_leak': True}, 'undone': {}}, 'text', 1.0, 'A note.',
   )  # fmt: skip
   monkeypatch.setattr(page, 'TASKS', (task,))
   monkeypatch.setattr(page, 'committed', lambda workdir: [10, 20])
+  config, tokenizer = config_of(task, 'good'), tokenizers.make('char', 'abc')
+  params = build(config, vocab=3).init(jax.random.key(0), jnp.zeros((1, 4), jnp.int32))['params']
+  monkeypatch.setattr(page, 'load_params', lambda workdir: (config, params, tokenizer, 20))
   for model, loss in (('good', 1.5), ('leaky', 2.25)):
     config = config_of(task, model)
     workdir = tmp_path / task.workdir(model)
     workdir.mkdir()
     (workdir / 'config.json').write_text(json.dumps(config_lib.serialise(config)))
-    tokenizer = tokenizers.make('char', 'abc')
-    (workdir / 'tokenizer.json').write_text(json.dumps(tokenizer.to_json()))
     records = [
-      {'kind': 'train', 'step': 20, 'tokens_per_second': 1234.5},
+      {'kind': 'train', 'step': 20, 'step_seconds': 1.2345},
       {'kind': 'evaluation', 'step': 20, 'split': 'validation', 'loss': loss, 'perplexity': 4.5,
        'bits_per_character': 2.0, 'unigram': 3.0},
     ]  # fmt: skip
@@ -80,10 +84,11 @@ def test_what_the_page_says(runs):
   assert good['margin (asked 1)'] == '1.5000'
   assert leaky['validation: nats a token'] == '2.2500 LEAKY'
   assert leaky['margin (asked 1)'] == '0.7500 LEAKY **too little**'
-  assert (good['steps'], good['seed'], good['tokens/s']) == ('20', '0', '1,234')
+  assert (good['steps'], good['seed'], good['ms a step']) == ('20', '0', '1,234')
   assert good['config hash |'] == f'{config_lib.fingerprint(config_of(task, "good"))} |'
   assert rows['token frequencies'][2] == '3.0000'
   assert 'undone' not in rows
+  assert good['parameters'] == '2,880'
   assert '--config.data.path=$SGNJAX_DATA/poem' in text
   assert 'code of commit abc1234' in text
 

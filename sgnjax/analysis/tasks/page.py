@@ -1,16 +1,13 @@
 """The page of results: a table for each task, with what no model at all would reach."""
 
-import json
 from pathlib import Path
 from typing import NamedTuple
-
-import jax
 
 from sgnjax import config as config_lib
 from sgnjax.analysis.machine import in_words, machine
 from sgnjax.analysis.tasks.runs import TASKS, Task
-from sgnjax.models import build, count, example
-from sgnjax.train.checkpoint import committed
+from sgnjax.models import build, count
+from sgnjax.train.checkpoint import committed, load_params
 from sgnjax.train.log import mark, read_records
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -100,7 +97,7 @@ def section(task: Task, models: list[str], runs: Path) -> str:
   split = records[0]['split']
   heads = ['model', 'parameters', f'{split}: {numbers[0].heading}']
   heads += [number.heading for number in numbers[1:]]
-  heads += [f'margin (asked {task.margin:g})', 'steps', 'seed', 'tokens/s', 'config hash']
+  heads += [f'margin (asked {task.margin:g})', 'steps', 'seed', 'ms a step', 'config hash']
   lines = [f'## {task.title}\n']
   if task.note:
     lines.append(f'{task.note}\n')
@@ -118,23 +115,15 @@ def section(task: Task, models: list[str], runs: Path) -> str:
 
 def _result(workdir: Path) -> dict:
   """What a finished run says of itself."""
-  config = config_lib.stored(workdir)
   records = read_records(workdir)
-  tokenizer = json.loads((workdir / 'tokenizer.json').read_text())
+  config, params, tokenizer, _ = load_params(workdir)
+  model = build(config, vocab=tokenizer.vocab_size)
   return {
-    'config': config,
+    'config': config_lib.stored(workdir),
     'record': [r for r in records if r['kind'] == 'evaluation'][-1],
-    'tokens_per_second': [r for r in records if r['kind'] == 'train'][-1].get('tokens_per_second'),
-    'parameters': _parameters(config, tokenizer),
+    'step_seconds': [r for r in records if r['kind'] == 'train'][-1].get('step_seconds'),
+    'parameters': count(model, params),
   }
-
-
-def _parameters(config, tokenizer: dict) -> int:
-  from sgnjax.data.tokenizers import from_json
-
-  model = build(config, vocab=from_json(tokenizer).vocab_size)
-  shapes = jax.eval_shape(model.init, jax.random.key(0), example(config))
-  return count(model, shapes['params'])
 
 
 def _cells(model: str, result: dict, numbers: list[Number], kind: Kind, asked: float) -> list[str]:
@@ -145,8 +134,8 @@ def _cells(model: str, result: dict, numbers: list[Number], kind: Kind, asked: f
   first = numbers[0]
   margin = kind.sign * (record[first.key] - record[first.without])
   cells.append(first.form.format(margin) + said + ('' if margin >= asked else ' **too little**'))
-  rate = result['tokens_per_second']
-  cells += [f'{record["step"]:,}', str(config.seed), f'{rate:,.0f}' if rate else '']
+  seconds = result['step_seconds']
+  cells += [f'{record["step"]:,}', str(config.seed), f'{1000 * seconds:,.0f}' if seconds else '']
   return [*cells, config_lib.fingerprint(config)]
 
 
