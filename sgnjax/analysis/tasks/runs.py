@@ -47,7 +47,19 @@ def _short(steps: int, **keys) -> Overrides:
   return {f'train.{key}': value for key, value in train.items()} | keys
 
 
-SOFTMAX, SGN = {'model.mixer': 'softmax'}, {'model.mixer': 'sgn'}
+SGN, SOFTMAX, FNET = ({'model.mixer': name} for name in ('sgn', 'softmax', 'fnet'))
+# FNet's FFT runs over the whole row: padding is a token there, and no other model is given it so.
+ENCODERS = {
+  'SGN': SGN,
+  'softmax attention': SOFTMAX,
+  'FNet, padding read': FNET | {'data.mask_padding': False},
+}
+PUBLISHED = {'SGN, published DCT': SGN}
+IMAGES = {
+  key: found | {'model.form': 'bidirectional'}
+  for key, found in (('softmax attention', SOFTMAX), ('FNet', FNET))
+}
+_READER = {'model__layers': 2, 'model__width': 64, 'model__heads': 2, 'optim__lr': 1e-3}
 
 TASKS = (
   Task(
@@ -95,10 +107,118 @@ TASKS = (
       optim__lr=3e-3,
       optim__warmup=50,
       eval__stride=128,
+      eval__batch=8,
     ),
     models={'SGN, gated causal kernel': SGN, 'softmax attention': SOFTMAX},
     kind='text',
     margin=0.3,
     note='0.6 million tokens, a quarter of an epoch: most of the work is the head of 50,257.',
+  ),
+  Task(
+    name='masked_characters',
+    title='TinyShakespeare by masked characters',
+    config='fourier_qk_mlm',
+    data={'data.path': 'tinyshakespeare/input.txt'},
+    sizes=_short(
+      800,
+      train__batch=32,
+      model__layers=4,
+      model__width=128,
+      model__heads=4,
+      model__context=128,
+      model__dropout=0.0,
+      model__scan_unroll=4,
+      optim__lr=1e-3,
+      optim__warmup=50,
+    ),
+    models={
+      'FourierQK, Gaussian, two-sided': {'model.mixer': 'fourier_qk'},
+      'softmax attention': SOFTMAX,
+      'SGN': SGN,
+    },
+    kind='masked',
+    margin=0.3,
+    note='15 % of the characters are asked for; the model sees both sides of them.',
+  ),
+  Task(
+    name='digits',
+    title="scikit-learn's digits",
+    config='digits',
+    data={},
+    sizes=_short(1500),
+    models={'SGN': SGN, 'softmax attention': SOFTMAX, 'FNet': FNET},
+    kind='labels',
+    margin=0.86,
+    note='1,438 images for training, 359 for validation.',
+  ),
+  Task(
+    name='mnist',
+    title='MNIST, its 10,000 test images',
+    config='digits',
+    data={'data.path': 'mnist'},
+    sizes=_short(
+      2000,
+      data__name='mnist',
+      data__validation=0.1,
+      model__image='28,28,1',
+      model__patch=4,
+      model__context=49,
+    ),
+    models={'SGN': SGN, 'softmax attention': SOFTMAX, 'FNet': FNET},
+    kind='labels',
+    margin=0.8,
+    note='Nine tenths of the test images for training, the last for validation: no MNIST number.',
+  ),
+  Task(
+    name='cifar10_tiny',
+    title='CIFAR-10, 400 images',
+    config='sgn_cifar10',
+    data={'data.path': 'cifar10/cifar10_tiny_400_100.npz'},
+    sizes=_short(
+      400,
+      train__batch=64,
+      model__layers=4,
+      model__width=128,
+      model__heads=4,
+      model__dtype='float32',
+      optim__warmup=50,
+      eval__split='test',
+    ),
+    models=PUBLISHED | IMAGES,
+    kind='labels',
+    margin=0.05,
+    note='360 images for training and 100 of the test split: far too few for more than a sign.',
+  ),
+  Task(
+    name='imdb',
+    title='IMDB reviews',
+    config='imdb',
+    data={'data.path': 'imdb'},
+    sizes=_short(1200, **_READER),
+    models=ENCODERS,
+    kind='labels',
+    margin=0.2,
+    note='The first 256 words of a review; a tenth of the train split for validation.',
+  ),
+  Task(
+    name='sst2',
+    title='SST-2, sentences',
+    config='imdb',
+    data={'data.path': 'sst2'},
+    sizes=_short(1500, data__name='sst2', model__context=64, **_READER),
+    models=ENCODERS,
+    kind='labels',
+    margin=0.15,
+  ),
+  Task(
+    name='listops',
+    title='ListOps',
+    config='lra_listops',
+    data={},
+    sizes=_short(400, model__context=512, optim__warmup=50, **_READER),
+    models=ENCODERS,
+    kind='labels',
+    margin=0.05,
+    note='The first 512 symbols of lists of 500 to 2,000: the outermost operator says most.',
   ),
 )
