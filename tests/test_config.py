@@ -41,7 +41,7 @@ def test_every_config_says_what_it_is_and_its_twin_builds(path):
   assert config.is_locked
   text = path.read_text()
   assert f'configs/{path.name}' in text.split('"""')[1], 'the docstring names the command'
-  build(config, vocab=128)
+  build(config, vocab=128, classes=10)
   twin = shrink(config)
   build(twin)
   assert twin.model.context == min(config.model.context, 1024)
