@@ -17,12 +17,13 @@ def get_config():
   c.model.context = 16
   c.model.image = (8, 8, 1)
   c.model.patch = 2
-  c.model.dropout = 0.1
+  c.model.dropout = 0.2
   c.data.name = 'digits'
   c.data.task = 'classify'
   c.data.validation = 0.2
   c.train.steps = 1500
   c.train.batch = 64
+  c.train.label_smoothing = 0.1
   c.train.eval_every = 500
   c.train.checkpoint_every = 500
   return c
