@@ -270,6 +270,7 @@ def sgn_images() -> ConfigDict:
   c.model.sgn.gated = False
   c.data.task = 'classify'
   c.data.tokenizer = 'char'
+  c.data.augment = 'papers'
   c.train.batch = 128
   c.optim.lr = 1e-3
   return c

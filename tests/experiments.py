@@ -29,7 +29,7 @@ class MockedBuilder:
     if name in images.SETS:
       size = 240 if name == 'imagenet2012' else 32
       features = {'image': tfds.features.Image(shape=(size, size, 3))}
-      features['label'] = tfds.features.ClassLabel(num_classes=images.SETS[name])
+      features['label'] = tfds.features.ClassLabel(num_classes=images.SETS[name].classes)
       parts = ('train', 'validation')
     else:
       found = SETS[name]

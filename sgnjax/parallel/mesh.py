@@ -3,6 +3,8 @@
 import math
 
 import jax
+import numpy as np
+from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from ml_collections import ConfigDict
 
@@ -38,10 +40,12 @@ def make_mesh(config: ConfigDict, devices=None) -> Mesh:
     sizes[free[0]] = len(devices) // fixed
   _check_model(config, sizes)
   devices = devices[: math.prod(sizes.values())]
-  # On a TPU the order of devices in the mesh follows the links between them.
-  return jax.make_mesh(
-    tuple(sizes.values()), AXES, axis_types=(AxisType.Auto,) * len(AXES), devices=devices
-  )
+  shape = tuple(sizes.values())
+  if getattr(devices[0], 'platform', '') == 'tpu':  # neighbours in the mesh by links of the chips
+    grid = mesh_utils.create_device_mesh(shape, devices)
+  else:
+    grid = np.asarray(devices).reshape(shape)
+  return Mesh(grid, AXES, axis_types=(AxisType.Auto,) * len(AXES))
 
 
 def _check_model(config: ConfigDict, sizes: dict[str, int]) -> None:

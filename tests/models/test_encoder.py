@@ -92,7 +92,7 @@ def test_patches_are_squares_row_by_row():
     model, params, run = made(tuple(IMAGE.items()), 'identity')
     image = np.random.default_rng(0).random((1, 8, 12, 2)).astype(np.float32)
     square = image[0, 2:4, 4:6].reshape(-1).astype(np.float64)  # row 1, column 2 of 4 x 6
-    expected = (2 * square - 1) @ params['patches']['kernel'] + params['patches']['bias']
+    expected = square @ params['patches']['kernel'] + params['patches']['bias']
     embedded = model.apply({'params': params}, image).aux.debug['embedding']
     place = 1 * 6 + 2
     np.testing.assert_allclose(embedded[0, place], expected + params['position'][place], rtol=1e-12)
