@@ -72,6 +72,22 @@ def totals(twin):
   return (forward, training), tuple(theirs)
 
 
+ENCODERS = {
+  'classes of text': {'data.task': 'classify'},
+  'a vector before': {'data.task': 'classify', 'model.pooling': 'cls'},
+  'masked tokens': {'data.task': 'mlm'},
+  'images': {'data.task': 'classify', 'model.image': (32, 32, 3), 'model.context': 64},
+}
+
+
+@pytest.mark.parametrize('changes', ENCODERS.values(), ids=ENCODERS)
+def test_encoders_agree_with_xla_within_two_per_cent(changes):
+  config = config_of('softmax', form='bidirectional', classes=7, layers=1)
+  config.update_from_flattened_dict(changes)
+  ours, theirs = totals(flops.counting_twin(config))
+  assert ours == pytest.approx(theirs, rel=0.02)
+
+
 @pytest.mark.parametrize('name', SHIPPED | OTHERS)
 def test_formulas_agree_with_xla_within_two_per_cent(name):
   ours, theirs = totals(flops.counting_twin((SHIPPED | OTHERS)[name]))

@@ -65,7 +65,6 @@ def costs(model: Model, *, batch: int, length: int) -> dict[str, Cost]:
   width = model.width
   if isinstance(model, Encoder) and model.image is not None:
     pixels = model.patch**2 * model.image[2]
-    tally.each('embedding', 'scale', tokens * pixels)
     tally.product('embedding', tokens, pixels, width, constant=True)
     tally.each('embedding', 'bias', tokens * width)
   else:

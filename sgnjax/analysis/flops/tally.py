@@ -38,7 +38,6 @@ NOTHING = Cost(0, 0)
 # Of each element of the named operation's output, as XLA lowers it: forward, backward.
 ELEMENTWISE = {
   'add': Cost(1, 0),
-  'scale': Cost(2, 0),
   'bias': Cost(1, 1),
   'layer norm': Cost(7, 13),
   'gelu': Cost(66, 10),  # erf as polynomials
