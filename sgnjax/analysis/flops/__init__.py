@@ -8,7 +8,7 @@ optimiser (some 15 a parameter). Left out, since no token enters them: the respo
 filters from their parameters. Every mixer and option that has no formula is refused by name.
 
 Two things XLA counts otherwise, and here they are as computed: the body of a scan once, however
-often it runs (linear attention over several blocks), and a 2-D FFT (FNet, bidirectional SGN on a
+often it runs (linear attention over several blocks), and a 2-D FFT (bidirectional SGN on a
 grid) with the product of both logarithms for their sum.
 """
 
