@@ -8,8 +8,9 @@ import jax.numpy as jnp
 from flax.linen.dtypes import promote_dtype
 
 from sgnjax.errors import UserError
+from sgnjax.ops.averages import running_mean
 from sgnjax.ops.statistics import layer_norm
-from sgnjax.parallel.sequence import product
+from sgnjax.parallel.sequence import TOKENS, WHOLE_ROWS, P, over_length, product
 
 FORMS = ('causal', 'published', 'bidirectional')
 
@@ -161,3 +162,14 @@ def blank(x_BLD: jax.Array, mask_BL: jax.Array | None) -> jax.Array:
   if mask_BL is None:
     return x_BLD
   return jnp.where(mask_BL[:, :, None], x_BLD, jnp.zeros((), x_BLD.dtype))
+
+
+def prefix_mean(x_BLD: jax.Array, causal: bool, mask_BL, segments_BL, state=None):
+  """`running_mean`, each device with whole rows of its share of the channels."""
+
+  def mean(x_BLD, mask_BL, segments_BL, state):
+    what = {'mask_BL': mask_BL, 'segments_BL': segments_BL, 'state': state}
+    return running_mean(x_BLD, causal=causal, **what)
+
+  specs = (TOKENS, WHOLE_ROWS, WHOLE_ROWS, P())
+  return over_length(mean, x_BLD, mask_BL, segments_BL, state, specs=specs)

@@ -6,8 +6,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from sgnjax.errors import UserError
-from sgnjax.mixers.base import Aux, Mixed, Mixer, blank
-from sgnjax.mixers.meta_router import prefix_mean
+from sgnjax.mixers.base import Aux, Mixed, Mixer, blank, prefix_mean
 from sgnjax.mixers.softmax import Attention
 from sgnjax.ops import averages, linear_attention
 from sgnjax.ops.chunks import History

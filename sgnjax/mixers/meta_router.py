@@ -5,10 +5,9 @@ import jax
 import jax.numpy as jnp
 
 from sgnjax.errors import UserError
-from sgnjax.ops.averages import running_mean
+from sgnjax.mixers.base import prefix_mean
 from sgnjax.ops.chunks import whole
 from sgnjax.ops.dtypes import wide
-from sgnjax.parallel.sequence import TOKENS, WHOLE_ROWS, P, over_length
 
 
 class MetaRouter(nn.Module):
@@ -50,14 +49,3 @@ class MetaRouter(nn.Module):
       name='gate',
     )(pooled_BLD)
     return jax.nn.sigmoid(logit_BL1).astype(dtype), state
-
-
-def prefix_mean(x_BLD: jax.Array, causal: bool, mask_BL, segments_BL, state=None):
-  """`running_mean`, each device with whole rows of its share of the channels."""
-
-  def mean(x_BLD, mask_BL, segments_BL, state):
-    what = {'mask_BL': mask_BL, 'segments_BL': segments_BL, 'state': state}
-    return running_mean(x_BLD, causal=causal, **what)
-
-  specs = (TOKENS, WHOLE_ROWS, WHOLE_ROWS, P())
-  return over_length(mean, x_BLD, mask_BL, segments_BL, state, specs=specs)

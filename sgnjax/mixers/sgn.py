@@ -163,18 +163,15 @@ class SGN(Mixer):
           f'{" or ".join(map(repr, fits))}'
         )
 
+  def _points(self, n: int) -> Tree:
+    return gate_points(self.basis, n, published=self.whole, retained=self.retained, grid=self.grid)
+
   def _gates(self) -> tuple[list[Tree], dict[str, jax.Array]]:
-    """Of each context the gates at all their points, zero where not kept; and what to show."""
-
-    def points(n):
-      return gate_points(
-        self.basis, n, published=self.whole, retained=self.retained, grid=self.grid
-      )
-
-    spec = points(self.context)
+    """Of each context the gates at the points that are kept; and what to show."""
+    spec = self._points(self.context)
     several = self.resolutions > 1
     if several:
-      spec = {f'context_{n}': points(n) for n in self.contexts}
+      spec = {f'context_{n}': self._points(n) for n in self.contexts}
 
     def draw(key):
       leaves, tree = jax.tree.flatten(spec)
@@ -185,20 +182,13 @@ class SGN(Mixer):
         [normal(k, (len(p.kept_C), self.width), self.param_dtype) for k, p in pairs]
       )
 
-    def expand(p, value_CD):
-      if len(p.kept_C) == len(p.frequency_P):
-        return value_CD
-      gate_PD = jnp.zeros((len(p.frequency_P), self.width), value_CD.dtype)
-      return gate_PD.at[p.kept_C].set(value_CD)
-
     if self.gate == 'learned':
       kept = self.param('gate', draw)
     elif self.gate == 'random':
       kept = jax.lax.stop_gradient(self.param('frozen_gate', draw))
     else:
       kept = lowpass(spec, self.cutoff, self.width, self.param_dtype)
-    gates = jax.tree.map(expand, spec, kept)
-    gates = [gates[f'context_{n}'] for n in self.contexts] if several else [gates]
+    gates = [kept[f'context_{n}'] for n in self.contexts] if several else [kept]
     if self.basis != 'adaptive':
       return gates, {}
     logits_GK = self.param(
@@ -210,9 +200,21 @@ class SGN(Mixer):
 
     # An operator is linear in its gate: the gates are mixed, and one convolution serves all.
     def mixed(gate):
-      return {b: jax.tree.map(lambda g_PD, b=b: g_PD * shares[b], gate[b]) for b in MIXTURE}
+      return {b: jax.tree.map(lambda g_CD, b=b: g_CD * shares[b], gate[b]) for b in MIXTURE}
 
     return [mixed(gate) for gate in gates], {'mixture': mixture_GK}
+
+  def _expanded(self, gates: list[Tree]) -> list[Tree]:
+    """The gates at all their points: zero where not kept."""
+
+    def expand(p, value_CD):
+      if len(p.kept_C) == len(p.frequency_P):
+        return value_CD
+      gate_PD = jnp.zeros((len(p.frequency_P), value_CD.shape[1]), value_CD.dtype)
+      return gate_PD.at[p.kept_C].set(value_CD)
+
+    pairs = zip(self.contexts, gates, strict=True)
+    return [jax.tree.map(expand, self._points(n), gate) for n, gate in pairs]
 
   def _kernels(self, gates: list[Tree]) -> jax.Array | tuple[jax.Array, jax.Array]:
     """Lags 0..N, resolutions added; bidirectional: over the past, and over the future."""
@@ -221,6 +223,7 @@ class SGN(Mixer):
     return functools.reduce(lambda a, b: jax.tree.map(longer_sum, a, b), kernels)
 
   def _mix(self, x_BLD: jax.Array, gates: list[Tree]) -> jax.Array:
+    gates = self._expanded(gates)
     if self.grid is not None:
       mix = grid_gate if self.form == 'published' else even_grid_gate
       return mix(x_BLD, gates[0], self.grid)
@@ -243,6 +246,7 @@ class SGN(Mixer):
     return streaming.rows(batch, max_len, self.width, dtype)
 
   def _stream(self, x_BLD: jax.Array, gates: list[Tree] | None, cache, mask_BL):
+    gates = gates and self._expanded(gates)
     if self.masked:
 
       def operator():
@@ -309,5 +313,5 @@ class SGN(Mixer):
     if self.gated:
       y_BLD = self.dense(self.width, 'out', self.out_bias)(y_BLD * nn.silu(z_BLD))
     y_BLD = nn.Dropout(self.dropout)(y_BLD, deterministic=not train)
-    debug = {'gate': self._shown(gates), **shown} if self.capture else {}
+    debug = {'gate': self._shown(self._expanded(gates)), **shown} if self.capture else {}
     return Mixed(blank(y_BLD, mask_BL), Aux({}, {}, debug), cache)

@@ -27,8 +27,9 @@ P = PartitionSpec
 TOKENS = P(ROWS, 'sequence')  # (B, L, ...)
 CHANNELS = P(ROWS, 'sequence', 'tensor')  # (B, L, C, ...): channels or heads split too
 PARTS = P(ROWS, 'sequence', None, 'tensor')  # (B, L, any, C, ...)
-CHANNEL_WEIGHTS = P(None, ('tensor', 'sequence'))  # (any, C), where traded CHANNELS come
-TOKEN_WEIGHTS = P(None, 'sequence')  # (any, C), where traded TOKENS come
+# Parameters (any, C) of channels, as `over_length` takes them: over `fsdp` they come gathered.
+CHANNEL_WEIGHTS = P(None, ('tensor', 'sequence', 'fsdp'))  # beside traded CHANNELS
+TOKEN_WEIGHTS = P(None, ('sequence', 'fsdp'))  # beside traded TOKENS
 HEAD_KEYS = P(ROWS, 'tensor')  # (B, H, S, ...): whole rows of the heads' own keys
 QUERIES = P(ROWS, 'tensor', 'sequence')  # (B, H, L, S): queries apart, keys whole
 WHOLE_ROWS = P(ROWS)  # (B, L, ...) whole on every device of a row
@@ -101,33 +102,36 @@ def over_length(op: Callable, *args: Any, specs: Sequence[PartitionSpec]) -> Any
   """`op(*args)` of an operation along whole rows that treats channels apart.
 
   specs: one an argument, all arrays of the argument's tree alike. Arrays (B, L, ..., C) whose spec
-  begins as TOKENS come to `op` with the whole length and a share of their last axis,
-  and so must all that it returns. Other arguments come as their spec says. What comes back lies as
-  the first argument that is traded. Raises UserError where the last axis does not divide.
+  begins as TOKENS are traded: they come to `op` with the whole length and a share of their last
+  axis, and so must all that it returns, which lies as the first of them does. Other arguments come
+  as their spec says. Raises UserError where the last axis does not divide.
   """
   mesh = _MESH.get()
   if mesh is None:
     return op(*args)
-  parts = mesh.shape['sequence']
-  traded = [_traded(spec) for spec in specs]
-  for arg, spec, trade in zip(args, specs, traded, strict=True):
-    for a in jax.tree.leaves(arg) if trade else ():
-      _check_divides(a.shape[-1], spec, a.ndim, mesh)
+  for arg, spec in zip(args, specs, strict=True):
+    for a in jax.tree.leaves(arg):
+      _check_divides(a, spec, mesh)
 
-  def exchanged(a, *, back: bool):
-    if parts == 1:
+  def trade(a, *, back: bool):
+    if mesh.shape['sequence'] == 1:
       return a
     split, join = (1, a.ndim - 1) if back else (a.ndim - 1, 1)
     return jax.lax.all_to_all(a, 'sequence', split, join, tiled=True)
 
-  def local(*args):
-    args = [
-      jax.tree.map(lambda a: exchanged(a, back=False), arg) if trade else arg
-      for arg, trade in zip(args, traded, strict=True)
-    ]
-    return jax.tree.map(lambda a: exchanged(a, back=True), op(*args))
+  def come(a, spec):
+    if _traded(spec):
+      return trade(a, back=False)
+    if spec in (CHANNEL_WEIGHTS, TOKEN_WEIGHTS) and mesh.shape['fsdp'] > 1:
+      return jax.lax.all_gather(a, 'fsdp', axis=1, tiled=True)
+    return a
 
-  out = specs[traded.index(True)]
+  def local(*args):
+    pairs = zip(args, specs, strict=True)
+    args = [jax.tree.map(lambda a, spec=spec: come(a, spec), arg) for arg, spec in pairs]
+    return jax.tree.map(lambda a: trade(a, back=True), op(*args))
+
+  out = next(spec for spec in specs if _traded(spec))
   return _on(mesh, local, tuple(specs), out)(*args)
 
 
@@ -150,13 +154,19 @@ def _traded(spec: PartitionSpec) -> bool:
   return tuple(spec[:2]) == (ROWS, 'sequence')
 
 
-def _check_divides(size: int, spec: PartitionSpec, rank: int, mesh: Mesh) -> None:
-  axes = ['sequence']
-  if len(spec) == rank and spec[rank - 1] is not None:
-    axes.insert(0, spec[rank - 1])
-  count = math.prod(mesh.shape[axis] for axis in axes)
+def _check_divides(a: jax.Array, spec: PartitionSpec, mesh: Mesh) -> None:
+  """Raises UserError where the channels of what is traded, or of its weights, do not divide."""
+  if _traded(spec):
+    last = spec[a.ndim - 1] if len(spec) == a.ndim else None
+    axes = ('sequence',) if last is None else (last, 'sequence')
+  elif spec in (CHANNEL_WEIGHTS, TOKEN_WEIGHTS):
+    axes = spec[1]
+  else:
+    return
+  size, count = a.shape[-1], math.prod(mesh.shape[axis] for axis in axes)
   if size % count:
+    named = ' x '.join(f'mesh.{axis}={mesh.shape[axis]}' for axis in axes if mesh.shape[axis] > 1)
     raise UserError(
-      f'{size} channels do not divide over {" x ".join(f"mesh.{a}={mesh.shape[a]}" for a in axes)}'
-      f'; {size // count * count or count} would, or an axis that divides them'
+      f'{size} channels do not divide over {named}; {size // count * count or count} would, or '
+      'sizes that divide them'
     )

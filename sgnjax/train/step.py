@@ -78,8 +78,8 @@ def make_train_step(
 
   batch: `tokens` and `targets` (B, L), and `mask`, `segments`, `positions` where there are any;
   placed as `batch_sharding` says; of data.task=classify `tokens` or `image`, and `label` (B,).
-  Microbatch m takes rows m, m + A, ... of the A of
-  `train.accumulation`, so that every device works on its own rows.
+  Microbatch m takes rows m, m + A, ... of the A of `train.accumulation`, so that every device works
+  on its own rows.
 
   metrics, scalars: loss (nats a scored token, over the whole batch), tokens (scored; of classify:
   examples), grad_norm (before clipping), lr, accuracy where the objective knows one, and the
