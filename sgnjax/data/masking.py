@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sgnjax.data.rows import Batch, Rows
+from sgnjax.data.steps import generator
 
 RANDOM, KEPT = 0.1, 0.1  # of the tokens asked for; the rest is masked
 
@@ -47,12 +48,8 @@ class FixedMasks(Rows):
     return len(self._rows)
 
   def take(self, rows: np.ndarray) -> Batch:
-    batch, masked = self._rows.take(rows), []
-    for place, row in enumerate(rows):
-      generator = np.random.Generator(np.random.Philox(np.random.SeedSequence((int(row),))))
-      example = {key: value[place] for key, value in batch.items()}
-      masked.append(self._masking(example, generator))
-    return {key: np.stack([example[key] for example in masked]) for key in masked[0]}
+    examples = zip(rows, self._rows.examples(rows), strict=True)
+    return self._rows.stack([self._masking(e, generator(int(row))) for row, e in examples])
 
 
 class ReadPadding(Rows):

@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 
 from sgnjax.data import pipeline, sources
 from sgnjax.data.rows import Batch
-from sgnjax.data.steps import Shuffled
+from sgnjax.data.steps import Shuffled, generator
 from sgnjax.errors import UserError, check_choice
 
 
@@ -31,8 +31,7 @@ class Choices:
 
   def _block(self, number: int) -> np.ndarray:
     """Of each step of a block: the number of what it draws, or -1."""
-    key = np.random.SeedSequence((self._seed, number, 1))
-    drawn, which = np.random.Generator(np.random.Philox(key)).random((2, self.BLOCK))
+    drawn, which = generator(self._seed, number, 1).random((2, self.BLOCK))
     chosen = np.minimum(np.searchsorted(self._edges, which, side='right'), len(self._edges) - 1)
     return np.where(drawn < self._rate, chosen, -1)
 

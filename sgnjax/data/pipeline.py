@@ -16,7 +16,7 @@ from ml_collections import ConfigDict
 from sgnjax.data import augment as augment_lib
 from sgnjax.data import cache, images, sources, tokenizers
 from sgnjax.data.masking import FixedMasks, Masking, ReadPadding
-from sgnjax.data.rows import Batch, InOrder, Labelled, Packed, Rows, Windows, windows
+from sgnjax.data.rows import Batch, InOrder, Labelled, Packed, Rows, Sliding, Windows
 from sgnjax.data.steps import Augment, Shuffled, Steps, part
 from sgnjax.errors import UserError, check_choice
 
@@ -161,14 +161,12 @@ def _masking(config: ConfigDict, corpus: Corpus) -> Masking:
   return Masking(corpus.tokenizer.vocab_size, rate)
 
 
-def _in_order(config: ConfigDict, corpus: Data, split: str) -> Rows | None:
-  """The rows that evaluation takes one by one; None: it slides over a text."""
+def _fixed(config: ConfigDict, corpus: Data, split: str) -> Rows:
+  """The rows of a split as evaluation draws them, always with the same tokens masked."""
   if config.data.task == 'mlm':
     rows = _rows(config, corpus, split, config.model.context)
     return FixedMasks(rows, _masking(config, corpus))
-  if config.data.task == 'classify' or config.data.packing:
-    return _rows(config, corpus, split, 1)
-  return None
+  return _rows(config, corpus, split, 1)
 
 
 def shuffled(
@@ -238,16 +236,12 @@ def random_batches(
   """
   check_choice('split', split, corpus.splits)
   batch = _at_least(1, config, 'train.batch')
-  generator = np.random.default_rng(seed)
-  rows = _in_order(config, corpus, split)
-  if rows is not None:
-    return (rows.take(drawn) for drawn in generator.integers(0, len(rows), (count, batch)))
-  tokens, context = corpus.splits[split], config.model.context
-  starts = generator.integers(0, len(tokens) - context, (count, batch))
-  return (windows(tokens, row, context) for row in starts)
+  rows = _fixed(config, corpus, split)
+  places = np.random.default_rng(seed).integers(0, len(rows), (count, batch))
+  return (rows.take(drawn) for drawn in places)
 
 
-def eval_windows(config: ConfigDict, corpus: Data, split: str) -> 'EvalWindows | InOrder':
+def eval_windows(config: ConfigDict, corpus: Data, split: str) -> InOrder:
   """The whole split in order, each token but the first of a text scored exactly once.
 
   Windows advance by `eval.stride` tokens (None: half the context), so a scored token has at least
@@ -258,9 +252,8 @@ def eval_windows(config: ConfigDict, corpus: Data, split: str) -> 'EvalWindows |
   """
   check_choice('eval.split', split, corpus.splits)
   context, batch = config.model.context, _at_least(1, config, 'eval.batch')
-  rows = _in_order(config, corpus, split)
-  if rows is not None:
-    return InOrder(rows, batch)
+  if config.data.task != 'lm' or config.data.packing:
+    return InOrder(_fixed(config, corpus, split), batch)
   stride = max(1, context // 2)
   if config.eval.stride is not None:
     stride = _at_least(1, config, 'eval.stride')
@@ -268,34 +261,7 @@ def eval_windows(config: ConfigDict, corpus: Data, split: str) -> 'EvalWindows |
     raise UserError(
       f'eval.stride={stride} would skip tokens: expected 1 to model.context={context}'
     )
-  return EvalWindows(corpus.splits[split], context, stride, batch)
-
-
-class EvalWindows:
-  """Batches {'tokens', 'targets'} (eval.batch, L) int32 that cover a split in order.
-
-  A target that an earlier window scored is -1. The last window is shifted back to be full; the last
-  batch repeats its last row with nothing scored, so that all shapes are the same.
-  """
-
-  def __init__(self, tokens: np.ndarray, context: int, stride: int, batch: int):
-    self._tokens, self._context, self._batch = tokens, context, batch
-    last = len(tokens) - 1 - context
-    self._starts = np.minimum(np.arange(-(-last // stride) + 1) * stride, last)
-    # Targets of a window that an earlier one scored: up to where that one ended.
-    self._scored = context - np.diff(self._starts, prepend=-context)
-
-  def __len__(self) -> int:
-    return -(-len(self._starts) // self._batch)
-
-  def __iter__(self) -> Iterator[Batch]:
-    for first in range(0, len(self._starts), self._batch):
-      rows = np.minimum(np.arange(first, first + self._batch), len(self._starts) - 1)
-      out = windows(self._tokens, self._starts[rows], self._context)
-      scored = self._scored[rows]
-      scored[len(self._starts) - first :] = self._context
-      old_BL = np.arange(self._context)[None, :] < scored[:, None]
-      yield {'tokens': out['tokens'], 'targets': np.where(old_BL, np.int32(-1), out['targets'])}
+  return InOrder(Sliding(corpus.splits[split], context, stride), batch)
 
 
 def _at_least(least: int, config: ConfigDict, key: str) -> int:

@@ -46,6 +46,29 @@ class Windows(Rows):
     return windows(self._tokens, rows * self._stride, self._context)
 
 
+class Sliding(Rows):
+  """Windows that cover a text in order: each token but the first is scored exactly once.
+
+  They advance by `stride` tokens, the last is shifted back to be full, and a target that an earlier
+  window scores is -1.
+  """
+
+  def __init__(self, tokens: np.ndarray, context: int, stride: int):
+    self._tokens, self._context = tokens, context
+    last = len(tokens) - 1 - context
+    self._starts = np.minimum(np.arange(-(-last // stride) + 1) * stride, last)
+    # Targets of a window that an earlier one scores: up to where that one ends.
+    self._scored = context - np.diff(self._starts, prepend=-context)
+
+  def __len__(self) -> int:
+    return len(self._starts)
+
+  def take(self, rows: np.ndarray) -> Batch:
+    batch = windows(self._tokens, self._starts[rows], self._context)
+    old_BL = np.arange(self._context)[None, :] < self._scored[rows][:, None]
+    return batch | {'targets': np.where(old_BL, np.int32(-1), batch['targets'])}
+
+
 def windows(tokens: np.ndarray, starts: np.ndarray, context: int) -> Batch:
   """The windows (B, L) at `starts` (B,) and their targets, one token later."""
   taken = tokens[starts[:, None] + np.arange(context + 1)[None, :]].astype(np.int32)

@@ -16,6 +16,11 @@ Augment = Callable[[Batch, np.random.Generator], Batch]
 Mix = Callable[[Batch, Batch, Sequence[np.random.Generator]], Batch]
 
 
+def generator(*key: int) -> np.random.Generator:
+  """Random numbers that these numbers alone decide."""
+  return np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
+
+
 @dataclass(frozen=True)
 class Shuffled:
   """The batch of any step by its number: rows in an order that is shuffled anew each epoch.
@@ -50,7 +55,7 @@ class Shuffled:
       {key: value[np.searchsorted(needed, rows)] for key, value in batch.items()}
       for rows in (self.part, others)
     )
-    return self.mix(mine, theirs, [self._generator(step, row, 1) for row in self.part])
+    return self.mix(mine, theirs, [generator(self.seed, step, row, 1) for row in self.part])
 
   def _read(self, step: int, rows: Sequence[int]) -> Batch:
     """These rows of the global batch of a step."""
@@ -59,11 +64,9 @@ class Shuffled:
     if self.augment is None:
       return self.rows.take(chosen)
     examples = zip(rows, self.rows.examples(chosen), strict=True)
-    return self.rows.stack([self.augment(e, self._generator(step, row)) for row, e in examples])
-
-  def _generator(self, step: int, row: int, *what: int) -> np.random.Generator:
-    key = np.random.SeedSequence((self.seed, step, row, *what))
-    return np.random.Generator(np.random.Philox(key))
+    return self.rows.stack(
+      [self.augment(e, generator(self.seed, step, row)) for row, e in examples]
+    )
 
 
 @dataclass(frozen=True)
