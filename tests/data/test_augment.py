@@ -10,7 +10,7 @@ from configs import base
 from sgnjax.data import augment, images, pipeline
 from sgnjax.data.image_files import Pairs
 from sgnjax.errors import UserError
-from tests.data.test_steps import assert_same, take
+from tests.data.batches import assert_same, take
 
 
 def config(name, **keys):

@@ -10,6 +10,7 @@ from configs import base
 from sgnjax.data import mixtures, pipeline, sets
 from sgnjax.data.sets import Set
 from sgnjax.errors import UserError
+from tests.data.batches import assert_same, take
 
 
 def test_choices_are_of_seed_and_step():
@@ -50,20 +51,6 @@ def config(tmp_path, monkeypatch):
   c.data.mixture = (('ptb', 1.0, str(tmp_path)), ('list_ops', 1.0, str(tmp_path)))
   c.data.mixture_rate = 0.5
   return c
-
-
-def take(iterator, count):
-  return [next(iterator) for _ in range(count)]
-
-
-def assert_same(a, b):
-  assert len(a) == len(b)
-  for x, y in zip(a, b, strict=True):
-    assert x.keys() == y.keys()
-    for task in x:
-      assert x[task].keys() == y[task].keys()
-      for key in x[task]:
-        np.testing.assert_array_equal(x[task][key], y[task][key], strict=True)
 
 
 def test_each_step_has_the_main_set_and_perhaps_another(config):

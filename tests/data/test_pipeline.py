@@ -9,6 +9,7 @@ import pytest
 from configs import base
 from sgnjax.data import pipeline, tokenizers
 from sgnjax.errors import UserError
+from tests.data.batches import assert_same, take
 
 
 def config(**keys):
@@ -26,18 +27,6 @@ def corpus(length=53, validation=40):
   splits['validation'] = np.arange(validation, dtype=np.int32)
   ones = dict.fromkeys(splits, 1.0)
   return pipeline.Corpus(splits, ones, ones, ones, tokenizers.make('byte', b''), 'positions')
-
-
-def take(iterator, count):
-  return [next(iterator) for _ in range(count)]
-
-
-def assert_same(a, b):
-  assert len(a) == len(b)
-  for x, y in zip(a, b, strict=True):
-    assert x.keys() == y.keys()
-    for key in x:
-      np.testing.assert_array_equal(x[key], y[key], strict=True)
 
 
 def test_targets_are_one_token_later():
