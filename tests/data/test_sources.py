@@ -1,7 +1,7 @@
 """Texts: what is read, what is refused and in which words."""
 
-import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -48,15 +48,6 @@ def test_embedded_is_english_without_repeated_paragraphs():
   assert 'SequenceMatcher is a flexible class' in text  # of a docstring
   paragraphs = text.rstrip('\n').split('\n\n')
   assert len(paragraphs) == len(set(paragraphs))
-
-
-def test_embedded_is_the_same_in_another_process():
-  code = (
-    'import hashlib, sgnjax.data.sources as s;'
-    'print(hashlib.sha256(s.embedded().encode()).hexdigest())'
-  )
-  out = fresh_python(code, PYTHONHASHSEED='7')
-  assert out.stdout.strip() == hashlib.sha256(sources.embedded().encode()).hexdigest(), out.stderr
 
 
 def test_split_is_by_share(tmp_path):
@@ -134,6 +125,20 @@ def test_unreadable_file(tmp_path):
     read(tmp_path / 'a.txt')
 
 
+def test_what_would_not_be_read_is_refused(tmp_path):
+  c = base.get_config()
+  c.data.path = 'mine.txt'
+  with pytest.raises(UserError, match=r"data\.path is 'mine\.txt': set data\.name=text"):
+    sources.load(c)
+  c = text_config(tmp_path)
+  c.data.slice = ':1%'
+  with pytest.raises(UserError, match=r'data\.name=text of data\.path is not: unset it'):
+    sources.load(c)
+  c.data.name, c.data.path = 'tiny_shakespeare', None
+  with pytest.raises(UserError, match=r'data\.name=tiny_shakespeare is not: unset it'):
+    sources.load(c)
+
+
 def test_bad_choices():
   c = base.get_config()
   c.data.name = 'embeded'
@@ -199,23 +204,30 @@ def test_tiny_shakespeare_round_trip(tmp_path, real_data, monkeypatch):
   assert corpus.bytes_per_token == {'train': 1.0, 'validation': 1.0}
 
 
-@pytest.mark.parametrize('name', ['embedded', 'text', 'tiny_shakespeare'])
-def test_tensorflow_is_not_imported(tmp_path, name):
+FIRST_BATCH = """
+import sys
+from configs import base
+from sgnjax.data import pipeline
+c = base.get_config()
+for c.data.name, c.data.path, c.data.dir in {sets!r}:
+  corpus = pipeline.load(c)
+  next(pipeline.train_iterator(c, corpus))
+print(corpus.identity)
+print('tensorflow' in sys.modules, 'tensorflow_datasets' in sys.modules)
+"""
+
+
+def test_another_process_reads_the_same_text_without_tensorflow(tmp_path):
   (tmp_path / 'a.txt').write_text('some words ' * 500)
-  if name == 'tiny_shakespeare':
-    folder = os.environ.get('SGNJAX_DATA')
-    if not folder:
-      pytest.skip('set SGNJAX_DATA to a folder of real data')
-    manual = tmp_path / 'downloads' / 'manual'
-    manual.mkdir(parents=True)
-    text = (Path(folder) / 'tinyshakespeare' / 'input.txt').read_bytes()
-    (manual / 'input.txt').write_bytes(text)
-  code = (
-    'import sys; from configs import base; from sgnjax.data import pipeline;'
-    f'c = base.get_config(); c.data.name = {name!r}; c.data.dir = {str(tmp_path)!r};'
-    f'c.data.path = {str(tmp_path / "a.txt") if name == "text" else None!r};'
-    'next(pipeline.train_iterator(c, pipeline.load(c)));'
-    'print("tensorflow" in sys.modules, "tensorflow_datasets" in sys.modules)'
-  )
-  out = fresh_python(code)
-  assert out.stdout.split() == ['False', str(name == 'tiny_shakespeare')], out.stderr
+  sets = [('text', str(tmp_path / 'a.txt'), None), ('embedded', None, None)]
+  out = fresh_python(FIRST_BATCH.format(sets=sets), PYTHONHASHSEED='7')
+  identity = pipeline.load(base.get_config()).identity
+  assert out.stdout.split() == [identity, 'False', 'False'], out.stderr
+
+
+def test_a_set_of_tfds_is_read_without_tensorflow(tmp_path, real_data):
+  manual = tmp_path / 'downloads' / 'manual'
+  manual.mkdir(parents=True)
+  shutil.copy(real_data / 'tinyshakespeare' / 'input.txt', manual)
+  out = fresh_python(FIRST_BATCH.format(sets=[('tiny_shakespeare', None, str(tmp_path))]))
+  assert out.stdout.split()[1:] == ['False', 'True'], out.stderr
