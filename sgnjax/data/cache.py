@@ -12,6 +12,7 @@ import shutil
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from sgnjax.errors import UserError
 
 FORMAT = 1
 LARGE = 2**23  # bytes of text from which tokens are kept on the disk
+END = '\n'  # after a document among others, where a tokenizer has no end of its own
 GROUP = 2**21  # bytes of text that are tokenized at a time
 SAY_EVERY = 5.0  # seconds
 
@@ -76,16 +78,9 @@ def tokenize(config: ConfigDict, documents: Documents, tokenizer: Tokenizer, nam
   if documents.size < LARGE and config.data.cache_dir is None:
     return _in_memory(documents, tokenizer, name, key)
   entry = folder(config) / key
-  try:
-    entry.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(entry):
-      if not entry.exists():
-        _write(entry, documents, tokenizer, name)
-  except OSError as error:
-    raise UserError(
-      f"cannot keep tokens in '{entry.parent}': {error.strerror or error}; set "
-      'data.cache_dir=DIR to a folder that can be written'
-    ) from None
+  with _writing('tokens', entry):
+    if not entry.exists():
+      _write(entry, documents, tokenizer, name)
   return _open(entry, key)
 
 
@@ -94,25 +89,32 @@ def remembered(config: ConfigDict, size: int, what: str, make: Callable[[], dict
   if size < LARGE and config.data.cache_dir is None:
     return make()
   path = folder(config) / f'{hashlib.sha256(f"{FORMAT} {what}".encode()).hexdigest()[:24]}.json'
-  if not path.exists():
-    made = make()
-    try:
-      path.parent.mkdir(parents=True, exist_ok=True)
-      beside = path.with_suffix(f'.{os.getpid()}')
-      beside.write_text(json.dumps(made), encoding='utf-8')
+  with _writing('a vocabulary', path):
+    if not path.exists():
+      # Named as no other: processes of several machines may share a folder and a process number.
+      beside = path.with_suffix(f'.{uuid.uuid4().hex}')
+      beside.write_text(json.dumps(make()), encoding='utf-8')
       beside.replace(path)
-    except OSError as error:
-      raise UserError(
-        f"cannot keep a vocabulary in '{path.parent}': {error.strerror}; set data.cache_dir=DIR to "
-        'a folder that can be written'
-      ) from None
-    return made
-  return json.loads(path.read_text(encoding='utf-8'))
+    return json.loads(path.read_text(encoding='utf-8'))
 
 
 def _key(content: str, tokenizer: Tokenizer) -> str:
   vocabulary = json.dumps(tokenizer.to_json(), sort_keys=True)
   return hashlib.sha256(f'{FORMAT} {content} {vocabulary}'.encode()).hexdigest()[:24]
+
+
+@contextlib.contextmanager
+def _writing(what: str, entry: Path) -> Iterator[None]:
+  """Alone with an entry, in a folder that can be written; else UserError."""
+  try:
+    entry.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(entry):
+      yield
+  except OSError as error:
+    raise UserError(
+      f"cannot keep {what} in '{entry.parent}': {error.strerror or error}; set "
+      'data.cache_dir=DIR to a folder that can be written'
+    ) from None
 
 
 @contextlib.contextmanager
@@ -127,6 +129,20 @@ def _alone(entry: Path) -> Iterator[None]:
     with contextlib.suppress(OSError):  # nor on some network file systems
       fcntl.flock(file, fcntl.LOCK_EX)
     yield
+
+
+def _end(tokenizer: Tokenizer) -> np.ndarray:
+  """What is set after a document among others: the tokenizer's own end, else an end of line."""
+  if tokenizer.end is not None:
+    return np.array([tokenizer.end], np.int32)
+  try:
+    return tokenizer.encode(END)
+  except UserError:
+    raise UserError(
+      'an end of line is set after each document, and it is not among the '
+      f'{tokenizer.vocab_size} characters of this vocabulary; train with data.tokenizer=byte, '
+      'which knows every text'
+    ) from None
 
 
 def _groups(documents: Documents) -> Iterator[tuple[list[Text], list[float | str | None]]]:
@@ -157,10 +173,7 @@ class _Parts:
     self.text_bytes = self.characters = self.words = self.total = 0
 
   def __iter__(self) -> Iterator[np.ndarray]:
-    end = []
-    if self.documents.separate:
-      last = self.tokenizer.end
-      end = self.tokenizer.encode('\n') if last is None else np.array([last], np.int32)
+    end = _end(self.tokenizer) if self.documents.separate else np.zeros(0, np.int32)
     progress = _Progress(self.name, self.documents.size)
     for texts, labels in _groups(self.documents):
       ids: list[np.ndarray] = []
@@ -169,7 +182,7 @@ class _Parts:
         ids.append(found)
         self.total += len(found)
         if label != 'more':
-          ids.append(np.asarray(end, np.int32))
+          ids.append(end)
           self.total += len(end)
           self.ends.append(self.total)
           self.labels.append(np.nan if label is None else label)

@@ -73,7 +73,9 @@ def _one_file(path: Path) -> dict[str, Pairs]:
   if path.suffix == '.npz':
     with np.load(path, allow_pickle=False) as arrays:
       return {
-        split: Pairs(arrays[f'x_{split}'], arrays[f'y_{split}'].reshape(-1).astype(np.int32))
+        split: Pairs(
+          _pixels(arrays[f'x_{split}']), arrays[f'y_{split}'].reshape(-1).astype(np.int32)
+        )
         for split in ('train', 'test')
         if f'x_{split}' in arrays
       }
@@ -90,6 +92,13 @@ def _one_file(path: Path) -> dict[str, Pairs]:
       contents = [archive.extractfile(member).read() for member in own]
       found[split] = Pairs(contents, np.array(labels, np.int32))
   return found
+
+
+def _pixels(images: np.ndarray) -> np.ndarray:
+  """uint8 (N, H, W, C) of an array that may leave out a single channel."""
+  if images.dtype != np.uint8 or images.ndim not in (3, 4):
+    raise ValueError(f'{images.dtype} {images.shape}, expected uint8 (N, H, W) or (N, H, W, C)')
+  return images[..., None] if images.ndim == 3 else images
 
 
 def _bytes(folder: Path, name: str) -> bytes | None:

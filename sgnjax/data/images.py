@@ -13,7 +13,7 @@ from PIL import Image
 from sgnjax.data import prepared
 from sgnjax.data.image_files import Pairs, digits, from_files
 from sgnjax.data.rows import Batch, Rows
-from sgnjax.data.sources import held_out
+from sgnjax.data.sources import check, held_out
 from sgnjax.data.tokenizers import NoTokens
 from sgnjax.errors import UserError
 
@@ -165,10 +165,16 @@ def load(config: ConfigDict) -> Images:
   data = config.data
   if data.task != 'classify':
     raise UserError(f'data.name={data.name} holds images: set data.task=classify')
+  check(config)
   if data.name == 'digits':
     splits, origin = {'train': digits()}, "scikit-learn's digits"
   elif data.path is not None:
     splits, origin = from_files(data.name, data.path), f"{data.name} of '{data.path}'"
+    classes = SETS[data.name].classes
+    for split, pairs in splits.items():
+      wrong = pairs.labels[~np.isin(pairs.labels, np.arange(classes))]
+      if wrong.size:
+        raise UserError(f'{origin}: {split} has a label of {wrong[0]}, and {classes} classes')
   else:
     splits, origin = _from_tfds(data.name, data.dir)
   if 'train' not in splits:
@@ -180,14 +186,18 @@ def load(config: ConfigDict) -> Images:
     splits['validation'] = _Chosen(pairs, np.flatnonzero(held))
   if not all(map(len, splits.values())):
     raise UserError(f'{origin}: too few images for data.validation={data.validation}')
-  channels = len(SETS[data.name].mean)
+  kind, size = SETS[data.name], data.image_size
+  channels = len(kind.mean)
   first = decode(splits['train'][0][0], channels).shape
-  size = data.image_size
+  if first[2] != channels:
+    raise UserError(f'{origin} has images of {first}, and {data.name} has {channels} channels')
+  if size is not None and size < 1:
+    raise UserError(f'data.image_size={size}: expected at least 1')
   if size is None and data.name == 'imagenet2012':
     raise UserError('the images of imagenet2012 differ in size: set data.image_size=224, say')
   return Images(
     splits=splits,
-    kind=SETS[data.name],
+    kind=kind,
     shape=first if size is None else (size, size, channels),
     source=origin,
     identity=_identity(f'{data.name} {data.validation}', splits),

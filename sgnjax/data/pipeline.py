@@ -107,16 +107,18 @@ def _tokenizer(config: ConfigDict, texts: dict[str, sources.Documents]) -> token
   """What `config.data` names; a vocabulary that takes a pass over long texts is kept."""
   data = config.data
 
+  def every() -> Iterator[sources.Text]:
+    for documents in texts.values():
+      yield from documents.texts()
+      if documents.separate:
+        yield cache.END
+
   def make() -> tokenizers.Tokenizer:
-    return tokenizers.for_texts(
-      config,
-      texts['train'].texts,
-      lambda: (text for documents in texts.values() for text in documents.texts()),
-    )
+    return tokenizers.for_texts(config, texts['train'].texts, every)
 
   if data.tokenizer not in ('char', 'word') or data.tokenizer_path is not None:
     return make()
-  keys = [documents.key for documents in texts.values()]
+  keys = [(documents.key, documents.separate) for documents in texts.values()]
   what = f'{data.tokenizer} {data.vocab_size} {keys[:1] if data.tokenizer == "word" else keys}'
   size = sum(documents.size for documents in texts.values())
   return tokenizers.from_json(cache.remembered(config, size, what, lambda: make().to_json()))

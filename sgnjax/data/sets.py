@@ -162,13 +162,16 @@ def from_files(name: str, given: str, share: float, *, raw: bool) -> Source:
     contents = _content(folder, found.files(split))
     if contents is None:
       continue
-    examples = list(found.parse(*contents))
+    examples = _examples(name, *contents)
     if raw:
       examples = [(text.encode(), label) for text, label in examples]
     splits[split] = examples
   if 'train' not in splits:
     expected = ' or '.join(found.files('train'))
-    raise UserError(f"data.path '{given}' holds no train split of {name}: expected {expected}")
+    what = '' if folder.is_dir() else 'is no folder, and '
+    raise UserError(
+      f"data.path '{given}' {what}holds no train split of {name}: expected {expected}"
+    )
   if 'validation' not in splits:
     parts: tuple[list[Example], list[Example]] = ([], [])
     for example, held in zip(splits['train'], held_out(len(splits['train']), share), strict=True):
@@ -180,6 +183,22 @@ def from_files(name: str, given: str, share: float, *, raw: bool) -> Source:
     origin,
     found.classes,
   )
+
+
+def _examples(name: str, path: str, content: bytes) -> list[Example]:
+  """The examples of a split's file. Raises UserError that names the first which is none."""
+  found, examples = SETS[name], []
+  try:
+    for text, label in found.parse(path, content):
+      if found.classes is not None and label not in range(found.classes):
+        raise ValueError(f'a label of {label} among {found.classes} classes')
+      examples.append((text, label))
+  except (ValueError, KeyError, TypeError) as error:
+    raise UserError(
+      f"'{path}' is not as {name} should be, at example {len(examples) + 1:,}: "
+      f'{type(error).__name__}: {error}'
+    ) from None
+  return examples
 
 
 def _content(folder: Path, candidates: tuple[str, ...]) -> tuple[str, bytes] | None:

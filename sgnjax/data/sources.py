@@ -97,6 +97,27 @@ def of_tfds(name: str) -> bool:
   return name in {*SETS, *images.SETS} - {*PLAIN_ONLY, 'digits'}
 
 
+def check(config: ConfigDict) -> None:
+  """Raises UserError for a share outside (0, 1), and a path or slice that nothing would read."""
+  from sgnjax.data.sets import SETS
+
+  data = config.data
+  if not 0 < data.validation < 1:
+    raise UserError(f'data.validation={data.validation}: expected a share between 0 and 1')
+  if data.path is not None and data.name in ('embedded', 'digits'):
+    other = 'data.name=text' if data.name == 'embedded' else 'another data.name'
+    raise UserError(
+      f"data.name={data.name} reads no file, and data.path is '{data.path}': set {other}, or unset "
+      'data.path'
+    )
+  sliced = data.name in SETS and not SETS[data.name].whole and data.path is None
+  if data.slice is not None and not sliced:
+    raise UserError(
+      f'data.slice={data.slice} is of texts that TFDS reads document by document, and '
+      f'data.name={data.name}{"" if data.path is None else " of data.path"} is not: unset it'
+    )
+
+
 def load(config: ConfigDict) -> Source:
   """The documents that `config.data` names, as splits 'train', 'validation' and perhaps others.
 
@@ -118,8 +139,7 @@ def load(config: ConfigDict) -> Source:
   check_choice('data.name', data.name, names())
   if data.name not in ('embedded', 'text') and data.name not in sets.SETS:
     raise UserError(f'data.name={data.name} holds images, and a text is asked for')
-  if not 0 < data.validation < 1:
-    raise UserError(f'data.validation={data.validation}: expected a share between 0 and 1')
+  check(config)
   raw = data.tokenizer == 'byte'
   if data.name == 'embedded':
     pieces, origin = [('embedded', embedded().encode())], 'English of the Python standard library'

@@ -2,7 +2,6 @@
 checkpoint, which is then usable on its own."""
 
 import json
-import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -219,12 +218,13 @@ def for_texts(
   """
   data = config.data
   check_kind(data.tokenizer)
-  if data.tokenizer == 'gpt2' and not (data.tokenizer_path and os.path.isfile(data.tokenizer_path)):
+  given = data.tokenizer_path
+  if data.tokenizer == 'gpt2' and (given is None or Path(given).expanduser().is_dir()):
     from sgnjax.data.subwords import gpt2
 
-    return gpt2(data.tokenizer_path)
-  if data.tokenizer_path is not None:
-    return read(data.tokenizer_path, data.tokenizer)
+    return gpt2(given)
+  if given is not None:
+    return read(given, data.tokenizer)
   if data.tokenizer == 'char':
     return CharTokenizer(''.join(set().union(*map(set, every()))))
   if data.tokenizer == 'byte':

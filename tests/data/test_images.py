@@ -74,10 +74,10 @@ def test_mnist_files(tmp_path):
 
 @pytest.mark.parametrize(('name', 'coarse'), [('cifar10', 0), ('cifar100', 1)])
 def test_cifar_files(tmp_path, name, coarse):
-  x = pixels(20, 32, 32, 3)
-  rows = [bytes([7] * coarse) + bytes([i]) + x[i].transpose(2, 0, 1).tobytes() for i in range(20)]
+  x = pixels(10, 32, 32, 3)
+  rows = [bytes([7] * coarse) + bytes([i]) + x[i].transpose(2, 0, 1).tobytes() for i in range(10)]
   files = (
-    {'train.bin': rows} if coarse else {'data_batch_1.bin': rows[:8], 'data_batch_2.bin': rows[8:]}
+    {'train.bin': rows} if coarse else {'data_batch_1.bin': rows[:4], 'data_batch_2.bin': rows[4:]}
   )
   for file, part in files.items():
     (tmp_path / file).write_bytes(b''.join(part))
@@ -213,10 +213,34 @@ def test_images_of_tfds_without_tensorflow(tmp_path):
   ('mnist', {'task': 'lm'}, r'set data\.task=classify'),
   ('mnist', {'path': 'nowhere'}, "'nowhere' does not exist"),
   ('imagenet2012', {'path': '.'}, 'not read from plain files'),
+  ('mnist', {'validation': -0.5}, 'expected a share between 0 and 1'),
+  ('mnist', {'slice': ':1%'}, r'data\.slice=:1% is of texts'),
+  ('digits', {'path': '.'}, 'data.name=digits reads no file'),
+  ('digits', {'image_size': 0}, r'data\.image_size=0: expected at least 1'),
 ])  # fmt: skip
 def test_wrong_choices(name, keys, said):
   with pytest.raises(UserError, match=said):
     pipeline.load(config(name, **keys))
+
+
+def test_arrays_of_images(tmp_path):
+  """As Keras writes MNIST, without an axis of channels; and arrays of another set."""
+  path = tmp_path / 'a.npz'
+
+  def load(name, x, y):
+    np.savez(path, x_train=x, y_train=y)
+    return pipeline.load(config(name, path))
+
+  x, y = pixels(20, 28, 28), np.arange(20) % 10
+  found = load('mnist', x, y)
+  assert found.shape == (28, 28, 1)
+  assert found.splits['train'][0][0].shape == (28, 28, 1)
+  with pytest.raises(UserError, match='expected uint8'):
+    load('mnist', x / 255, y)
+  with pytest.raises(UserError, match='has a label of 10, and 10 classes'):
+    load('mnist', x, np.arange(20))
+  with pytest.raises(UserError, match='cifar10 has 3 channels'):
+    load('cifar10', x, y)
 
 
 def test_broken_files(tmp_path):

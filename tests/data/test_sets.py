@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from configs import base
-from sgnjax.data import pipeline, sources
+from sgnjax.data import pipeline, sources, tokenizers
 from sgnjax.errors import UserError
 
 
@@ -79,6 +79,37 @@ def test_labelled_sets_are_texts_too(reviews):
   batch = next(pipeline.train_iterator(c, corpus))
   assert batch['segments'].max() > 1
   assert (batch['targets'] == eos).any()  # a document's end is learnt
+
+
+@pytest.mark.parametrize('kept', [False, True])
+def test_characters_have_an_end_of_line_for_each_document(reviews, tmp_path, kept):
+  """No review holds one."""
+  keys = {'tokenizer': 'char', 'cache_dir': str(tmp_path / 'cache') if kept else None}
+  corpus = pipeline.load(config('sst2', reviews, **keys))
+  end = corpus.tokenizer.encode('\n')
+  assert (corpus.splits['train'][corpus.ends['train'] - 1] == end).all()
+  assert corpus.tokenizer.decode(corpus.splits['train'][:16]) == 'review number 0\n'
+  with pytest.raises(UserError, match='an end of line is set after each document'):
+    pipeline.load(config('sst2', reviews, **keys), tokenizers.make('char', 'a review'))
+
+
+@pytest.mark.parametrize(
+  ('name', 'file', 'line', 'said'),
+  [
+    ('sst2', 'stsa.binary.train', 'a review', "example 2: ValueError: .*'a'"),
+    ('sst2', 'stsa.binary.train', '2 a review', 'a label of 2 among 2 classes'),
+    ('imdb_reviews', 'imdb.train.jsonl', '{"text": "a"}', "KeyError: 'label'"),
+    ('imdb_reviews', 'imdb.train.jsonl', 'no json', 'JSONDecodeError'),
+    ('list_ops', 'basic_train.tsv', '3', "KeyError: 'Source'"),
+  ],
+)
+def test_a_line_that_is_no_example(tmp_path, name, file, line, said):
+  first = {'sst2': '1 good', 'imdb_reviews': '{"text": "good", "label": 1}', 'list_ops': 'a\tb'}
+  (tmp_path / file).write_text(f'{first[name]}\n{line}\n')
+  with pytest.raises(UserError, match=f'{file}.* is not as {name} should be.*{said}'):
+    pipeline.load(config(name, tmp_path))
+  with pytest.raises(UserError, match='is no folder'):
+    pipeline.load(config(name, tmp_path / file))
 
 
 def test_what_is_missing_or_broken(reviews, tmp_path):
