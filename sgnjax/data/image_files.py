@@ -79,11 +79,16 @@ def _one_file(path: Path) -> dict[str, Pairs]:
         for split in ('train', 'test')
         if f'x_{split}' in arrays
       }
+  if not tarfile.is_tarfile(path):
+    raise ValueError('neither an .npz file nor a tar')
   with tarfile.open(path) as archive:
     members = sorted(
       (m for m in archive.getmembers() if m.name.lower().endswith(PICTURES)), key=lambda m: m.name
     )
     parts = [member.name.split('/')[-3:-1] for member in members]
+    for member, part in zip(members, parts, strict=True):
+      if len(part) < 2:
+        raise ValueError(f"'{member.name}' in it is not SPLIT/CLASS/NAME")
     classes = sorted({kind for _, kind in parts})
     found = {}
     for split in sorted({split for split, _ in parts}):

@@ -129,11 +129,16 @@ class Pictures(Rows):
 
 
 def decode(image: Any, channels: int) -> np.ndarray:
-  """An image as uint8 (H, W, C)."""
+  """An image as uint8 (H, W, C). Raises UserError for bytes that are none."""
   if isinstance(image, np.ndarray):
     return image
-  with Image.open(io.BytesIO(image)) as opened:
-    found = np.asarray(opened.convert('L' if channels == 1 else 'RGB'))
+  try:
+    with Image.open(io.BytesIO(image)) as opened:
+      found = np.asarray(opened.convert('L' if channels == 1 else 'RGB'))
+  except OSError:
+    raise UserError(
+      f'an image of {len(image):,} bytes is broken, or none that Pillow reads'
+    ) from None
   return found.reshape(*found.shape[:2], channels)
 
 

@@ -131,16 +131,22 @@ def test_an_image_is_changed_before_it_is_cut(tmp_path):
   np.testing.assert_array_equal(changed['image'], again['image'])
 
 
+def write_tar(path, files):
+  with tarfile.open(path, 'w') as archive:
+    for name, content in files.items():
+      info = tarfile.TarInfo(name)
+      info.size = len(content)
+      archive.addfile(info, io.BytesIO(content))
+
+
 def test_archives_of_class_folders_and_sizes(tmp_path):
   path = tmp_path / 'images.tar'
-  with tarfile.open(path, 'w') as archive:
-    for split, count in (('train', 4), ('test', 2)):
-      for kind in ('dog', 'cat'):
-        for i in range(count):
-          content = png(np.full((20 + 8 * i, 30, 3), 200 if kind == 'dog' else 50, np.uint8))
-          info = tarfile.TarInfo(f'data/{split}/{kind}/{i}.png')
-          info.size = len(content)
-          archive.addfile(info, io.BytesIO(content))
+  write_tar(path, {
+    f'data/{split}/{kind}/{i}.png': png(np.full((20 + 8 * i, 30, 3), grey, np.uint8))
+    for split, count in (('train', 4), ('test', 2))
+    for kind, grey in (('dog', 200), ('cat', 50))
+    for i in range(count)
+  })  # fmt: skip
   c = config('cifar10', path, image_size=16, validation=0.5)
   found = pipeline.load(c)
   assert found.shape == (16, 16, 3)
@@ -249,6 +255,17 @@ def test_broken_files(tmp_path):
   (tmp_path / 'a.npz').write_bytes(b'not one')
   with pytest.raises(UserError, match='cannot read cifar10'):
     pipeline.load(config('cifar10', tmp_path / 'a.npz'))
+  for name, content, said in (
+    ('a.txt', None, r'neither an \.npz file nor a tar'),
+    ('a.tar', {'cat.png': b''}, "'cat.png' in it is not SPLIT/CLASS/NAME"),
+    ('a.tar', {f'train/cat/{i}.png': b'none' for i in range(20)}, 'an image of 4 bytes is broken'),
+  ):
+    if content is None:
+      (tmp_path / name).write_text('words')
+    else:
+      write_tar(tmp_path / name, content)
+    with pytest.raises(UserError, match=said):
+      pipeline.load(config('cifar10', tmp_path / name))
   write_mnist(tmp_path, 'train', 1)
   with pytest.raises(UserError, match='too few images'):
     pipeline.load(config('mnist', tmp_path))
