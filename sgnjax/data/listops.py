@@ -69,17 +69,3 @@ def generate(seed: int = 0) -> Iterator[tuple[str, int]]:
 def symbols(source: str) -> str:
   """The symbols of a released example: parentheses left out, which only say what is nested."""
   return ' '.join(symbol for symbol in source.split() if symbol not in '()')
-
-
-def value_of(text: str) -> int:
-  """The value of an example's symbols, from its text alone."""
-  stack: list[tuple[str, list[int]]] = [('', [])]
-  for symbol in text.split():
-    if symbol in OPERATORS:
-      stack.append((symbol, []))
-    elif symbol == CLOSE:
-      operator, arguments = stack.pop()
-      stack[-1][1].append(evaluate(operator, arguments))
-    else:
-      stack[-1][1].append(int(symbol))
-  return stack[0][1][0]

@@ -165,13 +165,27 @@ def test_list_ops_is_generated(tmp_path, monkeypatch):
   assert corpus.tokenizer.decode(first).strip() == expected[0][0]
 
 
+def value_of(text: str) -> int:
+  """The value of an example's symbols, from its text alone."""
+  stack: list[tuple[str, list[int]]] = [('', [])]
+  for symbol in text.split():
+    if symbol in listops.OPERATORS:
+      stack.append((symbol, []))
+    elif symbol == listops.CLOSE:
+      operator, arguments = stack.pop()
+      stack[-1][1].append(listops.evaluate(operator, arguments))
+    else:
+      stack[-1][1].append(int(symbol))
+  return stack[0][1][0]
+
+
 def test_list_ops_distribution_and_values():
   found = list(itertools.islice(listops.generate(3), 300))
   assert found == list(itertools.islice(listops.generate(3), 300))
   assert len({text for text, _ in found}) == 300
   lengths, children = [], []
   for text, value in found:
-    assert listops.value_of(text) == value
+    assert value_of(text) == value
     words = text.split()
     lengths.append(len(words))
     depth = deepest = 1
@@ -197,7 +211,7 @@ def test_list_ops_distribution_and_values():
   ('[MED 1 4 6 9 ]', 5), ('[SM 5 5 ]', 0), ('7', 7),
 ])  # fmt: skip
 def test_list_ops_operators(text, value):
-  assert listops.value_of(text) == value
+  assert value_of(text) == value
 
 
 @pytest.mark.usefixtures('no_network')
