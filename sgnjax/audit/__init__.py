@@ -88,6 +88,7 @@ def randomise(params, seed: int = 0):
 def initial(module: nn.Module, *inputs: jax.Array):
   """Initial parameters for `randomise`; those it replaces are zeros, which saves a compile."""
 
+  @jax.jit  # traced once for the values and the shapes
   def init(key):
     return nn.meta.unbox(module.init(key, *inputs).get('params', {}))
 

@@ -37,8 +37,9 @@ def create(
   config: ConfigDict, model: Model, optimiser: optax.GradientTransformation, mesh: Mesh
 ) -> TrainState:
   """The state before step 0, drawn from `config.seed`; its values do not depend on the mesh."""
-  where = shardings_of(jax.eval_shape(_fresh(config, model, optimiser)), optimiser, mesh)
-  return jax.jit(_fresh(config, model, optimiser), out_shardings=where)()
+  make = _fresh(config, model, optimiser)  # one function, which JAX traces once for both
+  where = shardings_of(jax.eval_shape(make), optimiser, mesh)
+  return jax.jit(make, out_shardings=where)()
 
 
 def abstract(
