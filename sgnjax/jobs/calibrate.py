@@ -25,7 +25,7 @@ from sgnjax.models.decoder import Decoder
 from sgnjax.ops.entropy import spectral_entropy, thresholds, white_entropy
 from sgnjax.train import checkpoint
 from sgnjax.train.log import mark
-from sgnjax.train.loop import make_model
+from sgnjax.train.model import make_model
 
 OCCURRENCES = 2**20  # tokens of the train split, at most, whose embeddings are measured
 WINDOWS, ROWS = 32, 4  # of the train split, and how many at a time, for the routed layers

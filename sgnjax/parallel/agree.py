@@ -73,16 +73,6 @@ def check_shared(folder: Path) -> None:
     )
 
 
-def check_mesh(mesh: Mesh) -> None:
-  """Raises UserError where a process has no device in the mesh: it would wait for ever."""
-  idle = set(range(jax.process_count())) - {d.process_index for d in mesh.devices.flat}
-  if idle:
-    raise UserError(
-      f'the mesh of {mesh.size} devices has none of process {", ".join(map(str, sorted(idle)))} of '
-      f'{jax.process_count()}; set mesh.data=-1 to take every device, or start fewer processes'
-    )
-
-
 class Votes:
   """A number from each process, the largest of which all learn, without waiting for the device."""
 

@@ -1,6 +1,7 @@
 """The mesh of devices, and the shardings of batches and of what every device holds whole."""
 
 import math
+from collections.abc import Sequence
 
 import jax
 import numpy as np
@@ -20,10 +21,12 @@ def make_mesh(config: ConfigDict, devices=None) -> Mesh:
   data: copies of the model, each with rows of its own. fsdp: rows likewise, and each device keeps
   its part of every parameter. tensor: heads, FFN, channels and vocabulary. sequence: the length.
 
-  Sizes that need fewer devices take the first ones. Raises UserError where they need more than
-  there are, and where heads, context or vocabulary do not divide.
+  devices: None for those of this run, of which each process must have one in the mesh. Sizes that
+  need fewer take the first ones. Raises UserError where they need more than there are, where a
+  process would have none, and where heads, context or vocabulary do not divide.
   """
-  devices = jax.devices() if devices is None else devices
+  own = devices is None
+  devices = jax.devices() if own else devices
   sizes = {axis: config.mesh[axis] for axis in AXES}
   wanted = ' x '.join(f'{axis} {n}' for axis, n in sizes.items())
   free = [axis for axis, n in sizes.items() if n == -1]
@@ -40,12 +43,24 @@ def make_mesh(config: ConfigDict, devices=None) -> Mesh:
     sizes[free[0]] = len(devices) // fixed
   _check_model(config, sizes)
   devices = devices[: math.prod(sizes.values())]
+  if own:
+    _check_processes(devices)
   shape = tuple(sizes.values())
   if getattr(devices[0], 'platform', '') == 'tpu':  # neighbours in the mesh by links of the chips
     grid = mesh_utils.create_device_mesh(shape, devices)
   else:
     grid = np.asarray(devices).reshape(shape)
   return Mesh(grid, AXES, axis_types=(AxisType.Auto,) * len(AXES))
+
+
+def _check_processes(devices: Sequence[jax.Device]) -> None:
+  """A process without a device in the mesh would wait for ever."""
+  idle = set(range(jax.process_count())) - {d.process_index for d in devices}
+  if idle:
+    raise UserError(
+      f'the mesh of {len(devices)} devices has none of process {", ".join(map(str, sorted(idle)))} '
+      f'of {jax.process_count()}; set mesh.data=-1 to take every device, or start fewer processes'
+    )
 
 
 def _check_model(config: ConfigDict, sizes: dict[str, int]) -> None:

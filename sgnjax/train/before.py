@@ -10,13 +10,6 @@ from sgnjax.train.checkpoint import committed
 from sgnjax.train.evaluation import check_eval
 
 
-def last_saved(workdir: Path) -> str:
-  """Where a run that ends without a word of its own will be taken up."""
-  steps = committed(workdir)
-  where = f'the last saved step is {steps[-1]}' if steps else 'nothing was saved yet'
-  return f'{where} ({workdir}); the same command resumes'
-
-
 def check_settings(config: ConfigDict) -> None:
   """Raises UserError for settings of the loop that cannot be."""
   for key in ('log_every', 'eval_every', 'checkpoint_every'):

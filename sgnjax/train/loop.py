@@ -17,20 +17,12 @@ from sgnjax import config as config_lib
 from sgnjax.errors import UserError
 from sgnjax.models import count
 from sgnjax.parallel import feed
-from sgnjax.parallel.agree import (
-  Votes,
-  check_mesh,
-  check_same,
-  check_shared,
-  first,
-  of_first,
-  wait_for_all,
-)
+from sgnjax.parallel.agree import Votes, check_same, check_shared, first, of_first, wait_for_all
 from sgnjax.parallel.hosts import say_when_lost
 from sgnjax.parallel.mesh import make_mesh, row_shards
 from sgnjax.train import objectives, tasks
 from sgnjax.train import state as state_lib
-from sgnjax.train.before import check_same_run, check_settings, last_saved
+from sgnjax.train.before import check_same_run, check_settings
 from sgnjax.train.checkpoint import Checkpoints, check_same_tokenizer, committed
 from sgnjax.train.evaluation import describe, evaluate, interval
 from sgnjax.train.initial import start_from
@@ -45,11 +37,10 @@ from sgnjax.train.log import (
   read_records,
   write_atomically,
 )
-from sgnjax.train.model import make_model, model_of
+from sgnjax.train.model import model_of
 from sgnjax.train.optim import make_optimiser
 from sgnjax.train.step import check_batch, make_eval_step, make_train_step
-
-__all__ = ['evaluate', 'make_model', 'train', 'use_compile_cache']
+from sgnjax.train.words import introduction, last_saved, not_finite
 
 
 def train(config: ConfigDict, workdir: str | Path) -> dict:
@@ -81,7 +72,6 @@ def train(config: ConfigDict, workdir: str | Path) -> dict:
       print(f'{workdir} is finished: {config.train.steps} steps')
     return _result(config, 'finished', config.train.steps, records, leaky)
   mesh = make_mesh(config)
-  check_mesh(mesh)
   check_batch(config, row_shards(mesh))
   if config.train.compile_cache:
     use_compile_cache()
@@ -194,16 +184,8 @@ class _Run:
         self.workdir / 'parameters.txt',
         f'{table}\nWithout the padding of the vocabulary: {total:,}\n',
       )
-    sources = '; '.join(task.corpus.source for task in self.sets.values())
-    say(f'{total:,} parameters; {sources}')
-    if jax.process_count() > 1:
-      say(f'{jax.process_count()} processes, {self.mesh.size} devices')
-    if self.config.data.task != 'lm':
-      say(f'no language model (data.task={self.config.data.task}): it sees the whole row by design')
-      if self.config.data.task == 'classify' and not self.config.data.mask_padding:
-        say('data.mask_padding=False: padding is a token that every layer reads, as any other')
-    if self.leaky:
-      say('allow_leak: this model sees the future; every number of it says LEAKY')
+    for line in introduction(self.config, self.sets, self.mesh, total, self.leaky):
+      say(line)
 
   def go(self, stop: Stop) -> dict:
     """Steps until the end or a reason to leave."""
@@ -258,16 +240,7 @@ class _Run:
 
   def _not_finite(self, step: int, what: str) -> None:
     self.checkpoints.wait()
-    batch, last = self.config.train.batch, self.checkpoints.latest
-    rows = 'windows' if self.config.data.task == 'lm' else 'rows'
-    good = (
-      'there is no checkpoint yet' if last is None else f'the last good checkpoint is step {last}'
-    )
-    raise UserError(
-      f'step {step} is not finite ({what}); its batch is {rows} {(step - 1) * batch:,} to '
-      f'{step * batch - 1:,} of the shuffled order of seed {self.config.seed}\n'
-      f'{good} ({self.workdir}); nothing was saved after it; a lower optim.lr is the usual cure'
-    )
+    raise not_finite(self.config, self.workdir, step, self.checkpoints.latest, what)
 
   def log(self, step: int) -> None:
     """Writes the record of the interval that ends with `step`."""
