@@ -60,6 +60,13 @@ def detect(method: str, env: Mapping[str, str]) -> Found | None:
   return None
 
 
+def check_address(name: str, address: str) -> None:
+  """Raises UserError where a variable is no HOST:PORT."""
+  _, colon, port = address.rpartition(':')
+  if not (colon and port.isdecimal() and 0 < int(port) < 65536):
+    raise UserError(f'{name}={address}: expected HOST:PORT of process 0, the port up to 65535')
+
+
 def _number(env: Mapping[str, str], name: str, default: int | None = None) -> int:
   text = env.get(name) or default
   try:
@@ -81,8 +88,7 @@ def _plain(env: Mapping[str, str]) -> Found | None:
       f'{", ".join(PLAIN)}'
     )
   address = given['JAX_COORDINATOR_ADDRESS']
-  if not re.fullmatch(r'.+:\d+', address):
-    raise UserError(f'JAX_COORDINATOR_ADDRESS={address}: expected HOST:PORT of process 0')
+  check_address('JAX_COORDINATOR_ADDRESS', address)
   count, index = _number(env, PLAIN[1], size), _number(env, PLAIN[2], rank)
   if count < 1 or not 0 <= index < count:
     raise UserError(
@@ -132,8 +138,9 @@ def _slurm(env: Mapping[str, str]) -> Found | None:
   # node001 of 'node001', 'node001,other', 'node[001-015],other' and 'node[001,007-015]'.
   first = re.match(r'([^,\[]+)(?:\[(\w+))?', env['SLURM_STEP_NODELIST'])
   # A port that other jobs on the node are unlikely to have, from the last 4096 there are.
-  port = env.get('JAX_COORDINATOR_PORT') or 61440 + _number(env, 'SLURM_JOB_ID') % 4096
+  port = _number(env, 'JAX_COORDINATOR_PORT', 61440 + _number(env, 'SLURM_JOB_ID') % 4096)
   address = f'{first[1]}{first[2] or ""}:{port}'
+  check_address('JAX_COORDINATOR_PORT', address)
   return Found('slurm', address, count, _number(env, 'SLURM_PROCID'), _devices(env))
 
 

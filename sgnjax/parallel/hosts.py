@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from ml_collections import ConfigDict
 
 from sgnjax.errors import UserError
-from sgnjax.parallel.discovery import BY_JAX, PLAIN, Found, detect
+from sgnjax.parallel.discovery import BY_JAX, PLAIN, Found, check_address, detect
 
 LOST = 75  # exit status: another process was lost; the same command resumes (EX_TEMPFAIL)
 
@@ -88,7 +88,9 @@ def _check_reachable(found: Found, seconds: int) -> None:
   if found.address is None:
     return
   if found.index == 0:
-    _check_free(os.environ.get('JAX_COORDINATOR_BIND_ADDRESS') or found.address)
+    listens_at = os.environ.get('JAX_COORDINATOR_BIND_ADDRESS') or found.address
+    check_address('JAX_COORDINATOR_BIND_ADDRESS', listens_at)
+    _check_free(listens_at)
   else:
     _wait_for(found.address, seconds)
 
