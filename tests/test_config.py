@@ -10,6 +10,7 @@ from ml_collections import ConfigDict
 from configs import base
 from launch import main
 from sgnjax import config as config_lib
+from sgnjax.data import pipeline
 from sgnjax.errors import UserError
 from sgnjax.mixers import MIXERS
 from sgnjax.models import build
@@ -190,18 +191,21 @@ def test_every_key_is_read(tmp_path, monkeypatch):
     sizes = [f'--config.{o}' for o in TINY]
     assert main.main([quickstart, *sizes, *flags]) == status
 
-  run(f'--workdir={tmp_path}/a')
-  run(f'--workdir={tmp_path}/a', '--job=eval')
+  text = tmp_path / 'text.txt'
+  text.write_text('A line of text, and one more.\n' * 40)
+  run(f'--workdir={tmp_path}/a', '--config.data.name=text', f'--config.data.path={text}')
   run(f'--workdir={tmp_path}/a', '--job=sample')
   run(f'--workdir={tmp_path}/v', '--job=audit', '--config.audit.variants=identity')
-  run(f'--workdir={tmp_path}/b', '--config.data.name=text', status=2)  # no data.path
   run(f'--workdir={tmp_path}/c', '--config.data.name=tiny_shakespeare', status=2)
   run(f'--workdir={tmp_path}/d', '--config.model.form=published', status=3)  # allow_leak is asked
-  encoder = '--config.model.form=bidirectional'
-  run(f'--workdir={tmp_path}/e', encoder, '--config.data.task=mlm')
-  images = ('data.name=digits', 'data.task=classify', 'model.image=8,8,1', 'model.patch=2')
-  run(f'--workdir={tmp_path}/f', encoder, *(f'--config.{o}' for o in images))
   run('--job=plan', '--config.target=v5e', status=2)
+  images = ['data.name=digits', 'data.task=classify', 'model.image=8,8,1', 'model.patch=2']
+  for part in ('train', 'dev', 'test'):
+    (tmp_path / f'stsa.binary.{part}').write_text('0 a sad film\n1 a fine film\n' * 8)
+  sentences = [f'data.path={tmp_path}', 'data.name=sst2', 'data.task=classify']
+  for changes in (['data.task=mlm'], images, sentences):
+    config = config_lib.load('configs/quickstart.py', [*TINY, *changes])
+    next(iter(pipeline.train_iterator(config, pipeline.load(config))))
   leaves = list(config_lib.leaves(base.get_config()))
   groups = {kind.group for kind in MIXERS.values()}
   for key in leaves:

@@ -14,7 +14,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import AbstractMesh, AxisType, NamedSharding
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
 from ml_collections import ConfigDict
 
 from sgnjax import config as config_lib
@@ -218,12 +218,9 @@ def program(config: ConfigDict, target: Target) -> Program:
   except targets.TooFewDevicesError:
     return _in_a_new_process(config, target)
   start = time.perf_counter()
-  model, optimiser = build(config), make_optimiser(config)
   mesh = make_mesh(config, devices)
   with assumed(target.backend):
-    state = state_lib.abstract(config, model, optimiser, mesh)
-    batch = abstract_batch(config, mesh)
-    lowered = make_train_step(model, optimiser, config, mesh).lower(state, batch)
+    lowered = lower(config, mesh)
   try:
     if target.compiler == 'cpu':
       text, compiled = hlo.partitioned(lowered)
@@ -235,14 +232,26 @@ def program(config: ConfigDict, target: Target) -> Program:
       raise
     said = ' '.join(str(error).split('HLO module')[0].split())
     return Program(time.perf_counter() - start, refused=re.sub(r'^[A-Z_]+: \S+ \S+ ', '', said))
-  stats = compiled.memory_analysis()
   return Program(
-    time.perf_counter() - start,
-    arguments=stats.argument_size_in_bytes,
-    outputs=stats.output_size_in_bytes - stats.alias_size_in_bytes,
-    temporaries=stats.temp_size_in_bytes,
-    collectives=tuple(collectives(text, mesh)),
+    time.perf_counter() - start, **buffers(compiled), collectives=tuple(collectives(text, mesh))
   )
+
+
+def lower(config: ConfigDict, mesh: Mesh) -> jax.stages.Lowered:
+  """The training step of the config, traced for a mesh; its vocabulary is set."""
+  model, optimiser = build(config), make_optimiser(config)
+  state = state_lib.abstract(config, model, optimiser, mesh)
+  return make_train_step(model, optimiser, config, mesh).lower(state, abstract_batch(config, mesh))
+
+
+def buffers(compiled: jax.stages.Compiled) -> dict[str, int]:
+  """What a `Program` says of memory."""
+  stats = compiled.memory_analysis()
+  return {
+    'arguments': stats.argument_size_in_bytes,
+    'outputs': stats.output_size_in_bytes - stats.alias_size_in_bytes,
+    'temporaries': stats.temp_size_in_bytes,
+  }
 
 
 def _in_a_new_process(config: ConfigDict, target: Target) -> Program:

@@ -24,6 +24,10 @@ from tests.train.tiny import tiny
 
 ROOT = Path(__file__).parents[2]
 HEARTBEAT = 10
+COMMON = (
+  f'--config={ROOT}/tests/parallel/two.py',
+  f'--config.hosts.heartbeat_seconds={HEARTBEAT}',
+)
 PLAIN = {'JAX_COORDINATOR_ADDRESS': 'a:1', 'JAX_NUM_PROCESSES': '2', 'JAX_PROCESS_ID': '1'}
 STEP = {
   'SLURM_JOB_ID': '7',
@@ -43,34 +47,52 @@ def free_port() -> int:
     return server.getsockname()[1]
 
 
-def start(folder: Path, workdir: Path, *flags: str, event: str = '', second: tuple = ()):
-  """Two processes of one run, of four devices each: `launch/main.py`, as a user starts it.
+@pytest.fixture(scope='module')
+def start(tmp_path_factory):
+  """`start(folder, command, ...)`: two processes of one run, their programs compiled once for all.
 
-  event: see `two.py`; second: flags of the second process alone.
+  command: a workdir and flags, of which one of each process is a pair; one command is run by
+  `launch/main.py` as a user starts it, several by `several.py`. devices: of each process. event,
+  audited: see `two.py`.
   """
-  env = {k: v for k, v in os.environ.items() if not k.startswith(('JAX_', 'SLURM_', 'OMPI_'))}
-  env |= {
-    'TWO_FOLDER': str(folder),
-    'JAX_PLATFORMS': 'cpu',
-    'XLA_FLAGS': os.environ['XLA_FLAGS'].replace('count=8', 'count=4'),
-    'JAX_COORDINATOR_ADDRESS': f'127.0.0.1:{free_port()}',
-    'JAX_NUM_PROCESSES': '2',
-  }
-  if event:
-    env['TWO_EVENT'] = event
-  command = [sys.executable, 'launch/main.py', f'--config={ROOT}/tests/parallel/two.py', *flags]
-  command += [f'--workdir={workdir}', f'--config.hosts.heartbeat_seconds={HEARTBEAT}']
-  return [
-    subprocess.Popen(
-      [*command, *(second if index else ())],
-      cwd=ROOT,
-      env=env | {'JAX_PROCESS_ID': str(index)},
-      stdout=subprocess.PIPE,
-      stderr=subprocess.PIPE,
-      text=True,
-    )
-    for index in range(2)
-  ]
+  programs = str(tmp_path_factory.mktemp('programs'))
+
+  def run(folder: Path, *commands: tuple, devices=2, event='', audited=True):
+    env = {k: v for k, v in os.environ.items() if not k.startswith(('JAX_', 'SLURM_', 'OMPI_'))}
+    env |= {
+      'TWO_FOLDER': str(folder),
+      'PYTHONPATH': str(ROOT),
+      'JAX_PLATFORMS': 'cpu',
+      'JAX_COMPILATION_CACHE_DIR': programs,
+      'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
+      'XLA_FLAGS': os.environ['XLA_FLAGS'].replace('count=8', f'count={devices}'),
+      'JAX_COORDINATOR_ADDRESS': f'127.0.0.1:{free_port()}',
+      'JAX_NUM_PROCESSES': '2',
+    }
+    env |= {'TWO_EVENT': event} if event else {}
+    env |= {'TWO_AUDITED': '1'} if audited else {}
+
+    def flags(index):
+      for number, (workdir, *given) in enumerate(commands):
+        yield from ('--',) if number else ()
+        for flag in (*given, *COMMON):
+          yield flag if isinstance(flag, str) else flag[index]
+        yield f'--workdir={workdir if isinstance(workdir, Path) else workdir[index]}'
+
+    program = ['launch/main.py'] if len(commands) == 1 else ['-m', 'tests.parallel.several']
+    return [
+      subprocess.Popen(
+        [sys.executable, *program, *flags(index)],
+        cwd=ROOT,
+        env=env | {'JAX_PROCESS_ID': str(index)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+      )
+      for index in range(2)
+    ]
+
+  return run
 
 
 def ends(processes) -> list[tuple[int, str, str]]:
@@ -95,10 +117,11 @@ def straight(tmp_path_factory):
   return folder, losses(folder / 'w'), final
 
 
-def test_sigterm_on_one_of_two_and_resumed_by_one(straight, tmp_path):
+def test_sigterm_on_one_of_two_and_resumed_by_one(straight, start, tmp_path):
   folder, whole, final = straight
   workdir = tmp_path / 'w'
-  found = ends(start(folder, workdir, event=f'1:5:{signal.SIGTERM.value}'))
+  event = f'1:5:{signal.SIGTERM.value}'
+  found = ends(start(folder, (workdir,), devices=4, event=event, audited=False))
   for status, _, said in found:
     assert status == 128 + signal.SIGTERM, said
   # Heard after step 5 is read, while 6 runs; told with 7 and learnt with 8.
@@ -113,13 +136,14 @@ def test_sigterm_on_one_of_two_and_resumed_by_one(straight, tmp_path):
 
 
 @pytest.mark.slow
-def test_kill_9_of_each_of_two_and_resumed_by_two(straight, tmp_path):
+def test_kill_9_of_each_of_two_and_resumed(straight, start, tmp_path):
   folder, whole, _ = straight
   workdir = tmp_path / 'w'
   more_saves = '--config.train.checkpoint_every=2'
   saved = []
-  for victim, at in ((1, 5), (0, 11)):  # the coordinator last
-    running = start(folder, workdir, more_saves, event=f'{victim}:{at}:{signal.SIGKILL.value}')
+  for victim, at in ((1, 5), (0, 11)):  # the coordinator last, of those that resume
+    event = f'{victim}:{at}:{signal.SIGKILL.value}'
+    running = start(folder, (workdir, more_saves), event=event)
     running[victim].wait(timeout=240)
     since = time.monotonic()
     found = ends(running)
@@ -133,20 +157,19 @@ def test_kill_9_of_each_of_two_and_resumed_by_two(straight, tmp_path):
       f'the last saved step is {saved[-1]} ({workdir}); the same command resumes'
     )
   assert 2 <= saved[0] <= 6 < saved[1] <= 12
-  for status, _, said in ends(start(folder, workdir, more_saves)):
-    assert status == 0, said
+  assert f'resuming {workdir} from step {saved[0]}' in found[0][1]
+  loop.train(tiny(folder, train__checkpoint_every=2), workdir)
   np.testing.assert_allclose(losses(workdir), whole, rtol=1e-5)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('axes', [('fsdp', 'tensor', 'sequence'), ('sequence',)], ids='-'.join)
-def test_one_process_then_two_whose_mesh_spans_them(straight, tmp_path, axes):
+@pytest.mark.parametrize('axes', [('fsdp=2', 'tensor=2', 'sequence=2'), ('sequence=8',)], ids=str)
+def test_one_process_then_two_whose_mesh_spans_them(straight, start, tmp_path, axes):
   folder, whole, _ = straight
   workdir = tmp_path / 'w'
   assert loop.train(tiny(folder, train__wall_minutes=1e-6), workdir)['step'] == 1
-  size = {1: 8, 3: 2}[len(axes)]
-  mesh = [f'--config.mesh.{axis}={size}' for axis in axes]
-  for status, _, said in ends(start(folder, workdir, '--config.mesh.data=1', *mesh)):
+  mesh = [f'--config.mesh.{axis}' for axis in ('data=1', *axes)]
+  for status, _, said in ends(start(folder, (workdir, *mesh), devices=4)):
     assert status == 0, said
   np.testing.assert_allclose(losses(workdir), whole, rtol=1e-5)
 
@@ -190,6 +213,9 @@ def test_what_the_environment_says(env, expected):
     ('auto', PLAIN | {'JAX_PROCESS_ID': '2'}, 'from 0 to one below'),
     ('auto', PLAIN | {'JAX_PROCESS_ID': 'x'}, 'JAX_PROCESS_ID=x: expected a whole number'),
     ('auto', PLAIN | {'JAX_COORDINATOR_ADDRESS': 'a'}, 'expected HOST:PORT'),
+    ('auto', PLAIN | {'JAX_COORDINATOR_ADDRESS': 'a:99999'}, 'the port up to 65535'),
+    ('auto', STEP | {'JAX_COORDINATOR_PORT': '99999'}, 'JAX_COORDINATOR_PORT=n017:99999: exp'),
+    ('auto', STEP | {'JAX_COORDINATOR_PORT': 'x'}, 'JAX_COORDINATOR_PORT=x: expected a whole'),
     ('auto', STEP | PLAIN, 'but srun started this as process 2 of 4'),
     ('auto', {k: v for k, v in STEP.items() if k != 'SLURM_PROCID'}, 'but SLURM_PROCID is not set'),
     ('variables', {}, 'none of JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES, JAX_PROCESS_ID is set'),
@@ -226,6 +252,12 @@ def test_a_port_that_is_taken():
       connect(PLAIN | {'JAX_COORDINATOR_ADDRESS': address, 'JAX_PROCESS_ID': '0'})
 
 
+def test_an_address_to_listen_at_without_a_port(monkeypatch):
+  monkeypatch.setenv('JAX_COORDINATOR_BIND_ADDRESS', '0.0.0.0')
+  with pytest.raises(UserError, match=r'JAX_COORDINATOR_BIND_ADDRESS=0\.0\.0\.0: expected HOST'):
+    connect(PLAIN | {'JAX_PROCESS_ID': '0'})
+
+
 def test_one_process_connects_nothing():
   connect({})
   assert hosts.leave(3) == 3
@@ -239,38 +271,43 @@ def test_a_job_of_one_process():
 
 
 @pytest.mark.slow
-def test_processes_that_do_not_come(tmp_path):
-  one, other = start(tmp_path, tmp_path / 'w', '--config.hosts.start_seconds=8')
+def test_processes_that_do_not_come(start, tmp_path):
+  one, other = start(tmp_path, (tmp_path / 'w', '--config.hosts.start_seconds=2'))
   other.kill()
   (status, _, said), _ = ends([one, other])
   assert status == 2
   assert said.strip().splitlines()[-1].startswith('error: the processes of this run at 127.0.0.1:')
-  assert 'did not find each other in 8 s (hosts.start_seconds)' in said
+  assert 'did not find each other in 2 s (hosts.start_seconds)' in said
 
 
 @pytest.mark.slow
-def test_processes_that_do_not_belong_together(straight, tmp_path):
-  folder, other, shared = straight[0], f'--workdir={tmp_path}/other', tmp_path / 'shared'
-  for second, said in (
-    (other, f"workdir '{shared}' is not shared: process 1 does not see what process 0 writes"),
-    ('--config.seed=1', 'config of process 1 is not that of process 0'),
-    ('--config.mesh.data=4', 'config of process 1 is not that of process 0'),
-  ):
-    (status, _, error), (second_status, _, second_error) = ends(
-      start(folder, shared, second=(second,))
+def test_processes_that_do_not_belong_together(straight, start, tmp_path):
+  shared, other = tmp_path / 'shared', tmp_path / 'other'
+  four = '--config.mesh.data=4'
+  found = ends(
+    start(
+      straight[0],
+      ((shared, other),),
+      (shared, ('--config.seed=0', '--config.seed=1')),
+      (shared, (four, '--config.mesh.data=2')),
+      (shared, '--config.mesh.data=2'),
     )
-    assert (status, second_status) == (2, 2), error + second_error
-    assert f'error: {said}' in error
-    assert said.split(':')[-1] in second_error
-  found = ends(start(folder, shared, '--config.mesh.data=4'))
+  )
   for status, _, error in found:
-    assert status == 2
-    assert 'the mesh of 4 devices has none of process 1 of 2; set mesh.data=-1' in error
+    assert status == 2, error
+    different = 'error: config of process 1 is not that of process 0'
+    said = [line for line in error.splitlines() if line.startswith(('error: ', 'exit status '))]
+    assert said[1::2] == ['exit status 2'] * 3
+    assert 'is not shared: process 1 does not see what process 0 writes there' in said[0]
+    assert [line.partition(';')[0] for line in said[2:5:2]] == [different] * 2
+    assert said[6].startswith(
+      'error: the mesh of 2 devices has none of process 1 of 2; set mesh.data=-1'
+    )
 
 
 @pytest.mark.slow
-def test_an_error_in_one_of_two(straight, tmp_path):
-  first, second = ends(start(straight[0], tmp_path / 'w', event='1:5:0'))
+def test_an_error_in_one_of_two(straight, start, tmp_path):
+  first, second = ends(start(straight[0], (tmp_path / 'w',), event='1:5:0'))
   assert second[0] == 1
   assert 'RuntimeError: as asked for' in second[2]
   assert 'another one was lost' not in second[2]
@@ -279,16 +316,14 @@ def test_an_error_in_one_of_two(straight, tmp_path):
 
 
 @pytest.mark.slow
-def test_eval_and_benchmark_in_two_processes(straight, tmp_path):
+def test_eval_and_benchmark_in_two_processes(straight, start, tmp_path):
   folder, _, final = straight
-  for found in (
-    ends(start(folder, folder / 'w', '--job=eval')),
-    ends(start(folder, tmp_path, '--job=benchmark')),
-  ):
-    for status, _, said in found:
-      assert status == 0, said
-    assert found[0][1]
-    assert not [line for line in found[1][1].splitlines() if 'Gloo' not in line]
+  found = ends(start(folder, (folder / 'w', '--job=eval'), (tmp_path, '--job=benchmark')))
+  for status, _, said in found:
+    assert status == 0, said
+    assert 'exit status 0' in said
+  assert found[0][1]
+  assert not [line for line in found[1][1].splitlines() if 'Gloo' not in line]
   record = json.loads((folder / 'w' / 'eval.json').read_text())
   np.testing.assert_allclose(record['loss'], final['loss'], rtol=1e-5)
   assert json.loads((tmp_path / 'benchmark.json').read_text())

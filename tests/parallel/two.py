@@ -2,16 +2,19 @@
 
 Environment: TWO_FOLDER, where the text is; TWO_EVENT=PROCESS:STEP:SIGNAL, the number of a signal
 that this process sends itself once the metrics of that step are read; 0: it raises an error.
+TWO_AUDITED: the model's audit was seen in other processes, and is left out.
 """
 
 import os
 from pathlib import Path
 
 from sgnjax.train import log
-from tests.train.tiny import tiny
+from tests.train.tiny import leave_out_audit, tiny
 
 
 def get_config():
+  if 'TWO_AUDITED' in os.environ:
+    leave_out_audit()
   if 'TWO_EVENT' in os.environ:
     process, at, number = map(int, os.environ['TWO_EVENT'].split(':'))
     writer = log.Silent if process else log.Progress

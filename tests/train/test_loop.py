@@ -16,6 +16,7 @@ from sgnjax.train import loop
 from sgnjax.train.checkpoint import committed, load_params
 from sgnjax.train.initial import start_from
 from sgnjax.train.log import read_records
+from sgnjax.train.model import make_model
 
 from .tiny import tiny
 
@@ -88,7 +89,7 @@ def test_the_final_loss_is_that_of_the_final_weights(run):
   _, params, _, step = load_params(workdir, 'latest')
   assert step == 20
   corpus = pipeline.load(config)
-  model = loop.make_model(config, corpus.tokenizer)
+  model = make_model(config, corpus.tokenizer)
   tokens = corpus.splits['validation']
   total = count = 0.0
   seen = 1  # the first token has nothing before it
@@ -152,7 +153,7 @@ def test_weights_of_another_run_for_a_longer_context(run):
   longer = config.copy_and_resolve_references().unlock()
   longer.init_from, longer.model.context, longer.model.layers = str(workdir), 24, 1
   tokenizer = pipeline.load(config).tokenizer
-  fresh = loop.make_model(longer, tokenizer).init(jax.random.key(9), np.zeros((1, 24), np.int32))
+  fresh = make_model(longer, tokenizer).init(jax.random.key(9), np.zeros((1, 24), np.int32))
   params, lines = start_from(longer, tokenizer, fresh['params'])
   old = load_params(workdir)[1]
   np.testing.assert_array_equal(params['position'][:16], old['position'])
@@ -167,7 +168,7 @@ def test_weights_of_another_run_that_do_not_fit(run):
   other = config.copy_and_resolve_references().unlock()
   other.init_from, other.model.mixer, other.model.width = str(workdir), 'sgn', 16
   tokenizer = type(pipeline.load(config).tokenizer)('abc')
-  fresh = loop.make_model(other, tokenizer).init(jax.random.key(9), np.zeros((1, 16), np.int32))
+  fresh = make_model(other, tokenizer).init(jax.random.key(9), np.zeros((1, 16), np.int32))
   params, lines = start_from(other, tokenizer, fresh['params'])
   said = '\n'.join(lines)
   assert 'embedding (another tokenizer)' in said

@@ -24,6 +24,7 @@ from sgnjax.train.checkpoint import load_params
 from sgnjax.train.evaluation import describe, place, totals
 from sgnjax.train.initial import start_from
 from sgnjax.train.log import read_records
+from sgnjax.train.model import make_model
 from sgnjax.train.step import make_eval_step, make_train_step
 
 from .tiny import tiny
@@ -296,7 +297,7 @@ def test_a_language_model_becomes_a_classifier(tmp_path):
   tuned = tiny(tmp_path, **keys).unlock()
   tuned.init_from = str(tmp_path / 'lm')
   tokenizer = pipeline.load(tuned).tokenizer
-  model = loop.make_model(tuned, tokenizer, 2)
+  model = make_model(tuned, tokenizer, 2)
   fresh = model.init(jax.random.key(9), np.zeros((1, 16), np.int32))['params']
   params, lines = start_from(tuned, tokenizer, fresh)
   old = load_params(tmp_path / 'lm')[1]

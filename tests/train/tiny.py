@@ -5,6 +5,7 @@ from pathlib import Path
 from ml_collections import ConfigDict
 
 from configs import base
+from sgnjax import audit
 
 TEXT = 'the quick brown fox jumps over the lazy dog; pack my box with five dozen jugs. ' * 8
 
@@ -29,3 +30,9 @@ def tiny(folder: Path, **changes) -> ConfigDict:
       node = node[group]
     node[leaf] = value
   return c.lock()
+
+
+def leave_out_audit() -> None:
+  """For processes whose model was audited in another one."""
+  seen = audit.Report((audit.Row('elsewhere', None, 0.0, 0.0, 0.0),), 'softmax', 0, 0, True)
+  audit.twin_report = lambda *_, **__: seen

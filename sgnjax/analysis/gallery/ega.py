@@ -60,7 +60,7 @@ def ega_gates() -> Figure:
 
   def gate(**options):
     mixer = EGA(width=64, heads=1, context=len(ids), capture=True, **options)
-    (y, _) = mixer.init_with_output(jax.random.key(0), x_BLD)
+    y, _ = jax.jit(mixer.init_with_output)(jax.random.key(0), x_BLD)
     return np.asarray(y.aux.debug['gate'])[0, 0]
 
   wavelet = {'energy': 'daubechies', 'znorm': 'prefix'}
