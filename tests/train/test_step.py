@@ -5,9 +5,11 @@ import optax
 import pytest
 
 from configs import base
+from sgnjax.audit import randomise
 from sgnjax.errors import UserError
 from sgnjax.mixers import Aux, Mixed
 from sgnjax.models import build
+from sgnjax.models.variants import variant
 from sgnjax.parallel.mesh import make_mesh
 from sgnjax.train import state as state_lib
 from sgnjax.train.evaluation import place
@@ -120,6 +122,24 @@ def test_loss_is_over_tokens_whatever_the_batch(whole, size):
   assert tokens == np.sum(batch['targets'] >= 0)
   loss = sum(float(f['loss_sum']) for f in found) / tokens
   np.testing.assert_allclose(loss, metrics['loss'], rtol=1e-6)
+
+
+# Forms whose layers read statistics of the whole batch, as published: equality is not asked of them.
+COUPLED = ('chiar-published',)
+
+
+@pytest.mark.parametrize('name', ['fourier_qk', 'ega', 'chiar', *COUPLED])
+def test_the_other_mechanisms_and_what_couples_the_batch(name):
+  c, batch = config(layers=3), ragged(16)
+  c = variant(c, name)
+  model = build(c, vocab=VOCAB)
+  params = randomise(state_lib.create(c, model, optax.sgd(1.0), mesh_of(c)).params)
+  step, losses = make_eval_step(model), []
+  for size in (7, 16):
+    parts = [{k: v[i : i + size] for k, v in batch.items()} for i in range(0, 16, size)]
+    found = [step(params, part) for part in parts]
+    losses.append(sum(float(f['loss_sum']) for f in found) / sum(float(f['tokens']) for f in found))
+  assert (abs(losses[0] / losses[1] - 1) > 1e-6) == (name in COUPLED)
 
 
 def test_an_odd_batch_trains_as_its_rows_doubled():
