@@ -39,17 +39,23 @@ class Masking:
 
 
 class FixedMasks(Rows):
-  """Rows of a split for evaluation: what is asked of a row depends on its number alone."""
+  """Rows of a split for evaluation: what is asked of a row depends on its number alone.
 
-  def __init__(self, rows: Rows, masking: Masking):
-    self._rows, self._masking = rows, masking
+  keep_mask: whether the rows' mask tells padding, and not just what is never asked.
+  """
+
+  def __init__(self, rows: Rows, masking: Masking, keep_mask: bool):
+    self._rows, self._masking, self._keep_mask = rows, masking, keep_mask
 
   def __len__(self) -> int:
     return len(self._rows)
 
   def take(self, rows: np.ndarray) -> Batch:
     examples = zip(rows, self._rows.examples(rows), strict=True)
-    return self._rows.stack([self._masking(e, generator(int(row))) for row, e in examples])
+    batch = self._rows.stack([self._masking(e, generator(int(row))) for row, e in examples])
+    if not self._keep_mask:
+      del batch['mask']
+    return batch
 
 
 class ReadPadding(Rows):

@@ -16,7 +16,7 @@ from ml_collections import ConfigDict
 from sgnjax.data import augment as augment_lib
 from sgnjax.data import cache, images, sources, tokenizers
 from sgnjax.data.masking import FixedMasks, Masking, ReadPadding
-from sgnjax.data.rows import Batch, InOrder, Labelled, Packed, Rows, Sliding, Windows
+from sgnjax.data.rows import Batch, InOrder, Labelled, Packed, Rows, SideBySide, Sliding, Windows
 from sgnjax.data.steps import Augment, Shuffled, Steps, part
 from sgnjax.errors import UserError, check_choice
 
@@ -166,8 +166,12 @@ def _masking(config: ConfigDict, corpus: Corpus) -> Masking:
 def _fixed(config: ConfigDict, corpus: Data, split: str) -> Rows:
   """The rows of a split as evaluation draws them, always with the same tokens masked."""
   if config.data.task == 'mlm':
-    rows = _rows(config, corpus, split, config.model.context)
-    return FixedMasks(rows, _masking(config, corpus))
+    packing, masking = config.data.packing, _masking(config, corpus)
+    if packing:
+      rows = _rows(config, corpus, split, 1)
+    else:
+      rows = SideBySide(corpus.splits[split], config.model.context)
+    return FixedMasks(rows, masking, keep_mask=packing)
   return _rows(config, corpus, split, 1)
 
 
@@ -249,8 +253,8 @@ def eval_windows(config: ConfigDict, corpus: Data, split: str) -> InOrder:
   Windows advance by `eval.stride` tokens (None: half the context), so a scored token has at least
   context - stride tokens before it, but in the first window. Packed documents are read as they are
   packed: a document longer than the context goes on without what was before. Task mlm: windows side
-  by side (what is left of the last one is not read), always the same tokens masked. Labelled
-  documents are a row each. Raises UserError for an unknown split or a stride or batch out of range.
+  by side, always the same tokens masked. Labelled documents are a row each. Raises UserError for an
+  unknown split or a stride or batch out of range.
   """
   check_choice('eval.split', split, corpus.splits)
   context, batch = config.model.context, _at_least(1, config, 'eval.batch')

@@ -69,6 +69,25 @@ class Sliding(Rows):
     return batch | {'targets': np.where(old_BL, np.int32(-1), batch['targets'])}
 
 
+class SideBySide(Rows):
+  """Windows {'tokens' (B, L) int32, 'mask' (B, L) bool} that hold each token of a text once.
+
+  The last is shifted back to be full; mask: false at what an earlier window holds.
+  """
+
+  def __init__(self, tokens: np.ndarray, context: int):
+    self._tokens, self._place = tokens, np.arange(context)
+    self._starts = np.arange(0, len(tokens), context)
+
+  def __len__(self) -> int:
+    return len(self._starts)
+
+  def take(self, rows: np.ndarray) -> Batch:
+    first_B1 = self._starts[rows][:, None]
+    at_BL = np.minimum(first_B1, len(self._tokens) - len(self._place)) + self._place[None, :]
+    return {'tokens': self._tokens[at_BL].astype(np.int32), 'mask': at_BL >= first_B1}
+
+
 def windows(tokens: np.ndarray, starts: np.ndarray, context: int) -> Batch:
   """The windows (B, L) at `starts` (B,) and their targets, one token later."""
   taken = tokens[starts[:, None] + np.arange(context + 1)[None, :]].astype(np.int32)

@@ -6,7 +6,7 @@ import pytest
 from configs import base
 from sgnjax.data import pipeline
 from sgnjax.data.masking import FixedMasks, Masking, ReadPadding
-from sgnjax.data.rows import Labelled, Windows
+from sgnjax.data.rows import Labelled, SideBySide
 from sgnjax.data.tokenizers import ByteTokenizer, NoTokens, from_json
 from sgnjax.errors import UserError
 
@@ -64,14 +64,23 @@ def test_training_asks_by_seed_step_and_row():
 
 
 def test_evaluation_asks_the_same_each_time_whatever_the_batch():
-  rows = Windows(corpus().splits['validation'], 8, 8)
-  whole = FixedMasks(rows, Masking(256, 0.15)).take(np.arange(len(rows)))
+  rows = SideBySide(corpus().splits['validation'], 8)
+  whole = FixedMasks(rows, Masking(256, 0.15), keep_mask=False).take(np.arange(len(rows)))
   seen = list(pipeline.eval_windows(config('mlm'), corpus(), 'validation'))
   for key in ('tokens', 'targets'):
     np.testing.assert_array_equal(np.concatenate([b[key] for b in seen])[: len(rows)], whole[key])
-  assert len(seen) == 3  # 12 windows side by side, in batches of 4
+  assert len(seen) == 4  # 13 windows side by side, in batches of 4
+  assert all(set(batch) == {'tokens', 'targets'} for batch in seen)
   (drawn,) = pipeline.random_batches(config('mlm'), corpus(), 'validation', 1, 0)
   assert np.any(drawn['tokens'] == 256)
+
+
+def test_evaluation_can_ask_each_token_once():
+  tokens = np.arange(100, 121)
+  rows = SideBySide(tokens, 8)
+  batch = rows.take(np.arange(len(rows)))
+  np.testing.assert_array_equal(batch['tokens'][batch['mask']], tokens)
+  assert batch['tokens'].shape == (3, 8)
 
 
 def test_padding_may_be_read_as_a_token():

@@ -124,7 +124,7 @@ def test_loss_is_over_tokens_whatever_the_batch(whole, size):
   np.testing.assert_allclose(loss, metrics['loss'], rtol=1e-6)
 
 
-# Forms whose layers read statistics of the whole batch, as published: equality is not asked of them.
+# Their layers read statistics of the whole batch, as published: equality is not asked of them.
 COUPLED = ('chiar-published',)
 
 
