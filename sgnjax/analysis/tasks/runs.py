@@ -1,6 +1,6 @@
 """Which runs there are: a config by name, sizes for two processor cores, and the models compared.
 
-Each takes some four minutes there. Paths are below the folder of real data.
+Each takes some two to five minutes there. Paths are below the folder of real data.
 """
 
 from dataclasses import dataclass
@@ -120,7 +120,7 @@ TASKS = (
     config='fourier_qk_mlm',
     data={'data.path': 'tinyshakespeare/input.txt'},
     sizes=_short(
-      800,
+      500,
       train__batch=32,
       model__layers=4,
       model__width=128,
@@ -157,7 +157,7 @@ TASKS = (
     config='digits',
     data={'data.path': 'mnist'},
     sizes=_short(
-      2000,
+      800,
       data__name='mnist',
       data__validation=0.1,
       model__image='28,28,1',
@@ -175,7 +175,7 @@ TASKS = (
     config='sgn_cifar10',
     data={'data.path': 'cifar10/cifar10_tiny_400_100.npz'},
     sizes=_short(
-      400,
+      200,
       train__batch=64,
       model__layers=4,
       model__width=128,
@@ -194,7 +194,7 @@ TASKS = (
     title='IMDB reviews',
     config='imdb',
     data={'data.path': 'imdb'},
-    sizes=_short(1200, **_READER),
+    sizes=_short(600, **_READER),
     models=ENCODERS,
     kind='labels',
     margin=0.2,
@@ -205,7 +205,7 @@ TASKS = (
     title='SST-2, sentences',
     config='imdb',
     data={'data.path': 'sst2'},
-    sizes=_short(1500, data__name='sst2', model__context=64, **_READER),
+    sizes=_short(800, data__name='sst2', model__context=64, **_READER),
     models=ENCODERS,
     kind='labels',
     margin=0.15,
@@ -215,7 +215,7 @@ TASKS = (
     title='ListOps',
     config='lra_listops',
     data={},
-    sizes=_short(400, model__context=512, optim__warmup=50, **_READER),
+    sizes=_short(250, model__context=512, optim__warmup=50, **_READER),
     models=ENCODERS,
     kind='labels',
     margin=0.05,
