@@ -194,6 +194,17 @@ def get_config() -> ConfigDict:
   c.sample.top_k = optional(int)
   c.sample.count = 1
 
+  c.benchmark = ConfigDict()
+  # step: a training step of this config | all | some of ops, mixers, train, decode, data, compile,
+  # peers, tpu, gpu, or of their sections: 'ops,train/loop'
+  c.benchmark.parts = 'step'
+  c.benchmark.repeats = 10  # rounds of a comparison
+  c.benchmark.seconds = 30.0  # after which a comparison begins no further round (but 3 are taken)
+  c.benchmark.contexts = (256, 2048, 8192, 65_536)  # at which SGN and attention are compared
+  c.benchmark.lengths = (1024, 4096, 16_384, 65_536)  # over which an exponent is fitted
+  c.benchmark.page = optional(str)  # a Markdown file to write beside the one in the workdir
+  c.benchmark.resume = False  # sections that the workdir has already are kept
+
   c.mesh = ConfigDict()
   c.mesh.data = -1  # devices along each axis; -1 takes what is left
   c.mesh.fsdp = 1

@@ -19,6 +19,7 @@ from sgnjax.errors import UserError, nearest
 # the rounding of another mesh.
 RESUME_FREE = (
   'audit.',
+  'benchmark.',
   'sample.',
   'mesh.',
   'hosts.',

@@ -1,12 +1,14 @@
-"""The benchmark's arithmetic, on a model small enough to time at once."""
+"""The config's own step: the benchmark's arithmetic, on a model small enough to time at once."""
 
 import json
 
 import pytest
 
 from configs import base
+from sgnjax.analysis.benchmark import step
 from sgnjax.analysis.flops import flops
 from sgnjax.jobs import benchmark
+from sgnjax.jobs.plan import ASSUMED
 
 
 @pytest.fixture(scope='module')
@@ -28,7 +30,7 @@ def test_rates_follow_from_times(config, found):
   assert seconds > 0
   assert found['tokens_per_second'] == pytest.approx(8 * 16 / seconds)
   twin = config.copy_and_resolve_references().unlock()
-  twin.model.vocab = benchmark.ASSUMED['char']
+  twin.model.vocab = ASSUMED['char']
   terms = flops(twin, batch=8, length=16, training=True)
   assert found['step_flops'] == sum(terms.values()) > 0
   assert set(found['matrix_flops_per_second']) == {'float32', 'bfloat16'}
@@ -37,31 +39,20 @@ def test_rates_follow_from_times(config, found):
     assert share == pytest.approx(found['flops_per_second'] / rate)
 
 
-def test_interleaved_takes_the_median_after_a_warm_up(monkeypatch):
-  durations = {'a': iter([9, 9, 1, 3, 2]), 'b': iter([9, 9, 5, 5, 50])}
-  now, order = [0.0], []
-  monkeypatch.setattr(benchmark.time, 'perf_counter', lambda: now[0])
-
-  def make(name):
-    def function():
-      order.append(name)
-      now[0] += next(durations[name])
-      return 0
-
-    return function
-
-  assert benchmark.interleaved({n: make(n) for n in 'ab'}, 3) == {'a': 2, 'b': 5}
-  assert order == ['a', 'b'] * 5
-
-
 def test_the_job_prints_its_convention_and_writes_json(
   found, config, tmp_path, monkeypatch, capsys
 ):
-  monkeypatch.setattr(benchmark, 'measure', lambda config: found)
-  assert benchmark.run(config, tmp_path / 'run') == 0
-  assert json.loads((tmp_path / 'run' / 'benchmark.json').read_text()) == found
+  monkeypatch.setattr(benchmark, 'measure', lambda config, repeats: found)
+  folder = tmp_path / 'run'
+  assert benchmark.run(config, folder) == 0
+  assert json.loads((folder / 'benchmark.json').read_text()) == found
   said = capsys.readouterr().out
   for part in ('tokens/s', 'of the float32 matrix rate', 'forward and backward', 'jax 0.'):
     assert part in said
   assert 'LEAKY' not in said
-  assert 'tokens/s LEAKY' in benchmark.describe(found | {'leaky': True})
+  assert 'tokens/s LEAKY' in step.describe(found | {'leaky': True})
+  # Sections measured before are kept beside it.
+  sections = {'sections': {'ops/dct': {}}}
+  (folder / 'benchmark.json').write_text(json.dumps(sections))
+  assert benchmark.run(config, folder) == 0
+  assert json.loads((folder / 'benchmark.json').read_text()) == found | sections
