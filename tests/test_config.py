@@ -199,6 +199,7 @@ def test_every_key_is_read(tmp_path, monkeypatch):
   run(f'--workdir={tmp_path}/c', '--config.data.name=tiny_shakespeare', status=2)
   run(f'--workdir={tmp_path}/d', '--config.model.form=published', status=3)  # allow_leak is asked
   run('--job=plan', '--config.target=v5e', status=2)
+  run('--job=benchmark', '--config.benchmark.parts=opps', status=2)
   images = ['data.name=digits', 'data.task=classify', 'model.image=8,8,1', 'model.patch=2']
   for part in ('train', 'dev', 'test'):
     (tmp_path / f'stsa.binary.{part}').write_text('0 a sad film\n1 a fine film\n' * 8)

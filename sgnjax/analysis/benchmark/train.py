@@ -18,6 +18,7 @@ COSTS = {
   'fourier_qk-taps-morlet': None,
   'sgn-published': None,
 }
+PAIR = ('softmax', 'sgn')
 GIB = 2**30
 
 
@@ -65,14 +66,11 @@ def contexts(settings: Settings, **sizes: Any) -> Iterator[Row | str]:
   or one row. Where softmax with all layers is too large or too slow here, both have one layer."""
   rate = _matrix_rate()
   for context in settings.contexts:
-    pair, why = {}, None
-    for layers in (sizes.get('layers', scaffold.SIZES['layers']), 1):
+    for layers in dict.fromkeys((sizes.get('layers', scaffold.SIZES['layers']), 1)):
       changes = sizes | {'layers': layers}
-      pair = {
-        name: Bare(scaffold.config(name, context=context, **changes)) for name in ('softmax', 'sgn')
-      }
+      pair = {name: Bare(scaffold.config(name, context=context, **changes)) for name in PAIR}
       why = _too_much(pair['softmax'], rate, settings.seconds)
-      if why is None or layers == 1:
+      if why is None:
         break
     row: Row = {'context': context, 'batch': pair['sgn'].config.train.batch, 'layers': layers}
     held = why is not None and 'GiB' in why
