@@ -25,6 +25,7 @@ GROUPS = {
   'eval': 'Evaluation',
   'audit': 'The audit',
   'sample': 'Generation',
+  'benchmark': 'The benchmark',
   'mesh': 'Devices',
   'hosts': 'Processes',
 }
