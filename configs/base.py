@@ -16,6 +16,8 @@ def get_config() -> ConfigDict:
   c.seed = 0
   c.allow_leak = False  # train a language model that sees the future; its numbers then say LEAKY
   c.init_from = optional(str)  # workdir of another run whose weights to start from
+  # a Python file, or a module's name, that registers mixers of your own (docs/your_own_mixer.md)
+  c.plugin = optional(str)
   # what a plan is for: v5e-64, v5p-128, h100-8, cpu-8, ...; None: the devices here
   c.target = optional(str)
 
@@ -189,10 +191,22 @@ def get_config() -> ConfigDict:
 
   c.sample = ConfigDict()
   c.sample.prompt = '\n'
+  c.sample.prompts = optional(str)  # a file of prompts, one a line, in the place of `prompt`
   c.sample.tokens = 200
   c.sample.temperature = 0.8  # 0: greedy
-  c.sample.top_k = optional(int)
-  c.sample.count = 1
+  c.sample.top_k = optional(int)  # draw among the k likeliest tokens alone
+  c.sample.top_p = optional(float)  # among the likeliest whose probabilities first reach p
+  c.sample.repetition_penalty = 1.0  # above 1: tokens that were there are less likely
+  c.sample.stop = ()  # texts that end a sample, as ("\\n\\n",)
+  c.sample.slide = True  # past the context: drop the oldest; false: go on, where the model can
+  c.sample.stream = True  # a single text is shown as it is written
+  c.sample.count = 1  # texts a prompt
+
+  c.score = ConfigDict()
+  c.score.text = optional(str)  # whose log-probabilities --job=score tells
+  c.score.path = optional(str)  # or a file of text
+  c.score.lines = False  # each line of the file is a text of its own
+  c.score.stride = optional(int)  # fresh tokens a window of long texts; None: half the context
 
   c.benchmark = ConfigDict()
   # step: a training step of this config | all | some of ops, mixers, train, decode, data, compile,

@@ -21,6 +21,7 @@ RESUME_FREE = (
   'audit.',
   'benchmark.',
   'sample.',
+  'score.',
   'mesh.',
   'hosts.',
   'target',
@@ -153,7 +154,7 @@ def _parse(key: str, text: str, kind: type):
     return float(value)
   if kind is tuple and isinstance(value, list):
     return tuple(value)
-  if kind is tuple and type(value) in (int, float):
+  if kind is tuple and type(value) in (int, float, str):
     return (value,)  # tau=0.5 is tau=(0.5,)
   if not isinstance(value, kind) or isinstance(value, bool):
     raise wrong

@@ -15,7 +15,7 @@ from sgnjax.analysis import answers, plots
 from sgnjax.analysis.capture import Picture, capture, pictures, windows
 from sgnjax.analysis.page import STYLE, escape, section, table
 from sgnjax.data import pipeline
-from sgnjax.decode.generate import write
+from sgnjax.decode.text import write
 from sgnjax.errors import UserError
 from sgnjax.models import build, count, unpadded
 from sgnjax.train.checkpoint import load_params
@@ -215,7 +215,7 @@ def _sample(model, params, tokenizer, settings, leaky: bool) -> str:
   except UserError as error:
     return f'<p class="bad">No sample: {escape(error)}</p>'
   top = '' if s.top_k is None else f', top {s.top_k}'
-  rate = s.tokens / written.seconds
+  rate = written.rate
   return (
     f'<p class="soft">{s.tokens} tokens after the prompt {escape(ascii(s.prompt))}, temperature '
     f'{s.temperature:g}{top}, {rate:,.0f} tokens/s{mark(leaky)}</p>\n'

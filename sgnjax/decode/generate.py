@@ -1,42 +1,27 @@
 """Generation: batched prompts of different length, one compiled loop, greedy or sampled."""
 
 import functools
-import math
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from sgnjax.decode.sampling import Rules, Sampling, pick
 from sgnjax.errors import UserError
-from sgnjax.models import unstacked
+from sgnjax.models import one_by_one, unstacked
 from sgnjax.models.decoder import Decoder
 
 
-class Written(NamedTuple):
-  """Continuations, one a prompt, and the seconds that the loop took (compilation apart)."""
-
-  texts: list[str]
-  seconds: float
-
-
 def generate(
-  model: Decoder,
-  params: Any,
-  prompts: Sequence[Sequence[int]],
-  tokens: int,
-  *,
-  temperature: float = 0.0,
-  top_k: int | None = None,
-  seed: int = 0,
-  slide: bool = False,
+  model: Decoder, params: Any, prompts: Sequence[Sequence[int]], tokens: int, **options
 ) -> np.ndarray:
   """Continues every prompt by `tokens` tokens; int32 `(prompts, tokens)`, the prompts left out.
 
-  temperature: 0 is greedy. top_k: sample among the k likeliest alone (ties: the lower token). The
-  draws of row r depend on (seed, r, step), not on how many other prompts there are.
+  options: temperature (0 is greedy, and the default), top_k, top_p and repetition_penalty, as
+  `Sampling` takes them; seed; slide. The draws of row r depend on (seed, r, step), not on how many
+  other prompts there are.
 
   Where every layer keeps a cache, the prompts are read once and each token costs one step.
   Elsewhere each token costs one forward pass over a window of one compiled shape: the context or,
@@ -45,37 +30,76 @@ def generate(
 
   slide: past the context the oldest tokens are dropped, one a step, so that the model never sees
   more than `model.context` tokens, each time as a fresh sequence from position 0. Without it
-  learned positions end a generation there.
+  learned positions end a generation there, and other models go on.
 
   Raises UserError for an empty prompt, a token outside the vocabulary, a prompt or a generation
   that does not fit the context, and sampling options out of range.
   """
-  run, static, dynamic = _prepare(model, params, prompts, tokens, temperature, top_k, seed, slide)
-  return np.asarray(run(*static, *dynamic))
+  return np.concatenate(list(Generation(model, params, prompts, tokens, **options)), axis=1)
 
 
-def write(
-  model: Decoder, params: Any, tokenizer: Any, prompts: Sequence[str], tokens: int, **options
-) -> Written:
-  """`generate` from text to text, past the context by sliding; options as there.
+class Plan(NamedTuple):
+  """What is compiled in. chunk: the tokens that one call has room for."""
 
-  Raises UserError as `generate` does, and the tokenizer's for characters that it does not know.
+  model: Decoder
+  rules: Rules
+  cached: bool
+  chunk: int
+
+
+class Generation:
+  """A generation piece by piece: iterating gives the next tokens, int32 (prompts, at most chunk).
+
+  Arguments as of `generate`; all pieces side by side are what it returns. chunk: None is all
+  tokens at once.
   """
-  ids = [tokenizer.encode(prompt) for prompt in prompts]
-  run, static, dynamic = _prepare(model, params, ids, tokens, slide=True, **options)
-  compiled = run.lower(*static, *dynamic).compile()
-  start = time.perf_counter()
-  written_BT = np.asarray(compiled(*dynamic))
-  seconds = time.perf_counter() - start
-  return Written([tokenizer.decode(row) for row in written_BT], seconds)
+
+  def __init__(
+    self,
+    model: Decoder,
+    params: Any,
+    prompts: Sequence[Sequence[int]],
+    tokens: int,
+    *,
+    seed: int = 0,
+    slide: bool = False,
+    chunk: int | None = None,
+    **sampling,
+  ):
+    chosen = Sampling(**sampling)
+    chosen.check()
+    _check(model, prompts, tokens)
+    self.tokens, self.chunk = tokens, min(chunk or tokens, tokens)
+    longest = max(len(p) for p in prompts)
+    width, cached = _shape(model, longest, tokens, slide)
+    prompt_BL = np.zeros((len(prompts), width), np.int32)
+    for row, prompt in zip(prompt_BL, prompts, strict=True):
+      row[: len(prompt)] = prompt
+    length_B = np.asarray([len(p) for p in prompts], np.int32)
+    rows = jnp.arange(len(prompts), dtype=jnp.uint32)
+    self._key_B = jax.vmap(functools.partial(jax.random.fold_in, jax.random.key(seed)))(rows)
+    self._values = chosen.values()
+    if cached:
+      model, params = one_by_one(model), _slices(model, params)
+    self._plan = Plan(model, chosen.rules(model.vocab), cached, self.chunk)
+    self._params = params
+    self._carry = _begin(self._plan, longest + tokens, params, prompt_BL, length_B)
+    self._advance(0)  # compiles, and writes nothing
+
+  def __iter__(self) -> Iterator[np.ndarray]:
+    for done in range(0, self.tokens, self.chunk):
+      count = min(self.chunk, self.tokens - done)
+      yield np.asarray(self._advance(count))[:, :count]
+
+  def _advance(self, count: int) -> jax.Array:
+    self._carry, written_BC = _advance(
+      self._plan, self._params, self._carry, np.int32(count), self._key_B, self._values
+    )
+    return written_BC
 
 
-def _prepare(
-  model, params, prompts, tokens, temperature=0.0, top_k=None, seed=0, slide=False
-) -> tuple[Any, tuple, tuple]:
-  """The compiled loop that fits, its static and its traced arguments. Raises UserError."""
-  _check(model, prompts, tokens, temperature, top_k)
-  longest = max(len(p) for p in prompts)
+def _shape(model: Decoder, longest: int, tokens: int, slide: bool) -> tuple[int, bool]:
+  """The width that prompts are filled up to, and whether caches are kept. Raises UserError."""
   total = longest + tokens
   bound = slide or model.positions == 'learned'
   if bound and longest > model.context:
@@ -87,21 +111,12 @@ def _prepare(
       f'{longest} tokens of prompt and {tokens} new ones are {total}, but the learned positions '
       f'end at {model.context} (model.context); ask for fewer, or slide'
     )
-  cached = _keeps_cache(model) and not (slide and total > model.context)
-  width = longest if cached else model.context if bound else max(model.context, total)
-  prompt_BL = np.zeros((len(prompts), width), np.int32)
-  for row, prompt in zip(prompt_BL, prompts, strict=True):
-    row[: len(prompt)] = prompt
-  length_B = np.asarray([len(p) for p in prompts], np.int32)
-  rows = jnp.arange(len(prompts), dtype=jnp.uint32)
-  key_B = jax.vmap(functools.partial(jax.random.fold_in, jax.random.key(seed)))(rows)
-  greedy = temperature == 0
-  static = (model, tokens, greedy, None if top_k is None else min(top_k, model.vocab))
-  dynamic = (params, prompt_BL, length_B, key_B, np.float32(1 if greedy else temperature))
-  return (_with_cache if cached else _with_window), static, dynamic
+  if keeps_cache(model) and not (slide and total > model.context):
+    return longest, True
+  return model.context if bound else max(model.context, total), False
 
 
-def _check(model, prompts, tokens, temperature, top_k) -> None:
+def _check(model: Decoder, prompts, tokens: int) -> None:
   if not len(prompts):
     raise UserError('no prompt was given')
   for prompt in prompts:
@@ -112,13 +127,9 @@ def _check(model, prompts, tokens, temperature, top_k) -> None:
       raise UserError(f'token {outside[0]} is outside the vocabulary of {model.vocab}')
   if tokens < 1:
     raise UserError(f'{tokens} tokens to generate: expected at least 1')
-  if not (math.isfinite(temperature) and temperature >= 0):
-    raise UserError(f'temperature {temperature}: expected 0 (greedy) or a positive number')
-  if top_k is not None and top_k < 1:
-    raise UserError(f'top_k {top_k}: expected at least 1, or none')
 
 
-def _keeps_cache(model: Decoder) -> bool:
+def keeps_cache(model: Decoder) -> bool:
   """Whether every layer can take a sequence in chunks."""
   try:
     jax.eval_shape(lambda: model.init_cache(1, 1))
@@ -127,62 +138,71 @@ def _keeps_cache(model: Decoder) -> bool:
   return True
 
 
-def pick(logits_BV, key_B, temperature, *, greedy: bool, top_k: int | None) -> jax.Array:
-  """The next token of each row: `argmax`, or a draw from `softmax(logits / temperature)`."""
-  if greedy:
-    return jnp.argmax(logits_BV, axis=-1).astype(jnp.int32)
-  logits_BK, token_BK = jax.lax.top_k(logits_BV, top_k or logits_BV.shape[-1])
-  # Relative to the largest: a small temperature then gives -inf and 0, never a NaN.
-  scaled_BK = (logits_BK - logits_BK[:, :1]) / temperature.astype(logits_BK.dtype)
-  drawn_B = jax.vmap(jax.random.categorical)(key_B, scaled_BK)
-  return jnp.take_along_axis(token_BK, drawn_B[:, None], axis=1)[:, 0].astype(jnp.int32)
+@functools.partial(jax.jit, static_argnums=0)
+def _slices(model: Decoder, params):
+  """The parameters of `one_by_one`: in the loop's own program they would be cut at each call."""
+  return unstacked(model, params)[1]
 
 
-def _next(model, logits_BLV, at_B, step, key_B, temperature, greedy, top_k):
-  """The token after position `at_B` of each row."""
-  last_BV = jnp.take_along_axis(logits_BLV, at_B[:, None, None], axis=1)[:, 0, : model.vocab]
-  key_B = jax.vmap(lambda key: jax.random.fold_in(key, step))(key_B)
-  return pick(last_BV, key_B, temperature, greedy=greedy, top_k=top_k)
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def _with_cache(model, tokens, greedy, top_k, params, prompt_BL, length_B, key_B, temperature):
-  """Prompts in one chunk, padding masked; then one token a step."""
-  model, params = unstacked(model, params)
-  batch, longest = prompt_BL.shape
-  cache = model.init_cache(batch, longest + tokens)
-  mask_BL = jnp.arange(longest)[None, :] < length_B[:, None]
-  logits_BLV, _, cache = model.apply({'params': params}, prompt_BL, mask_BL=mask_BL, cache=cache)
-  choose = functools.partial(
-    _next, model, key_B=key_B, temperature=temperature, greedy=greedy, top_k=top_k
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _begin(plan: Plan, room: int, params, prompt_BL, length_B):
+  """What the loop starts from: with caches the prompts are read here, padding masked."""
+  batch, width = prompt_BL.shape
+  real_BL = jnp.arange(width)[None, :] < length_B[:, None]
+  carry = {'step': jnp.int32(0)}
+  if plan.rules.penalised:
+    row_B1 = jnp.arange(batch)[:, None]
+    token_BL = jnp.where(real_BL, prompt_BL, plan.model.vocab)  # one past the end: dropped
+    seen_BV = jnp.zeros((batch, plan.model.vocab), bool)
+    carry['seen_BV'] = seen_BV.at[row_B1, token_BL].set(True, mode='drop')
+  if not plan.cached:
+    return carry | {'window_BL': prompt_BL, 'length_B': length_B}
+  cache = plan.model.init_cache(batch, room)
+  logits_BLV, _, cache = plan.model.apply(
+    {'params': params}, prompt_BL, mask_BL=real_BL, cache=cache
   )
-  first_B = choose(logits_BLV, length_B - 1, jnp.int32(0))
-
-  def body(carry, step):
-    token_B, cache = carry
-    logits_B1V, _, cache = model.apply({'params': params}, token_B[:, None], cache=cache)
-    token_B = choose(logits_B1V, jnp.zeros_like(length_B), step)
-    return (token_B, cache), token_B
-
-  _, rest_TB = jax.lax.scan(body, (first_B, cache), jnp.arange(1, tokens, dtype=jnp.int32))
-  return jnp.concatenate([first_B[None], rest_TB]).T
+  return carry | {'logits_BV': _last(plan.model, logits_BLV, length_B - 1), 'cache': cache}
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def _with_window(model, tokens, greedy, top_k, params, window_BL, length_B, key_B, temperature):
-  """One forward pass over the window a token; a full window drops its oldest token."""
-  width = window_BL.shape[1]
-  row_B = jnp.arange(window_BL.shape[0])
+@functools.partial(jax.jit, static_argnums=0, donate_argnums=2)
+def _advance(plan: Plan, params, carry, count, key_B, values):
+  """The next `count` tokens of each row in the first columns of (B, chunk); and the carry."""
+  model, row_B = plan.model, jnp.arange(key_B.shape[0])
 
-  def body(carry, step):
-    window_BL, length_B = carry
-    logits_BLV = model.apply({'params': params}, window_BL).y_BLD
-    token_B = _next(model, logits_BLV, length_B - 1, step, key_B, temperature, greedy, top_k)
-    full_B1 = (length_B == width)[:, None]
-    window_BL = jnp.where(full_B1, jnp.roll(window_BL, -1, axis=1), window_BL)
-    window_BL = window_BL.at[row_B, jnp.minimum(length_B, width - 1)].set(token_B)
-    return (window_BL, jnp.minimum(length_B + 1, width)), token_B
+  def body(column, state):
+    carry, written_BC = state
+    if plan.cached:
+      logits_BV = carry['logits_BV']
+    else:
+      logits_BLV = model.apply({'params': params}, carry['window_BL']).y_BLD
+      logits_BV = _last(model, logits_BLV, carry['length_B'] - 1)
+    key_of_B = jax.vmap(lambda key: jax.random.fold_in(key, carry['step']))(key_B)
+    token_B = pick(logits_BV, key_of_B, values, plan.rules, carry.get('seen_BV'))
+    carry = carry | {'step': carry['step'] + 1}
+    if plan.rules.penalised:
+      carry['seen_BV'] = carry['seen_BV'].at[row_B, token_B].set(True)
+    if plan.cached:
+      logits_B1V, _, carry['cache'] = model.apply(
+        {'params': params}, token_B[:, None], cache=carry['cache']
+      )
+      carry['logits_BV'] = logits_B1V[:, 0, : model.vocab]
+    else:
+      carry |= _pushed(carry['window_BL'], carry['length_B'], token_B)
+    return carry, written_BC.at[:, column].set(token_B)
 
-  steps_T = jnp.arange(tokens, dtype=jnp.int32)
-  _, token_TB = jax.lax.scan(body, (window_BL, length_B), steps_T)
-  return token_TB.T
+  written_BC = jnp.zeros((key_B.shape[0], plan.chunk), jnp.int32)
+  return jax.lax.fori_loop(0, count, body, (carry, written_BC))
+
+
+def _last(model: Decoder, logits_BLV, at_B):
+  """The logits after position `at_B` of each row, without the vocabulary's padding."""
+  return jnp.take_along_axis(logits_BLV, at_B[:, None, None], axis=1)[:, 0, : model.vocab]
+
+
+def _pushed(window_BL, length_B, token_B) -> dict[str, jax.Array]:
+  """The window with one token more; a full one drops its oldest."""
+  batch, width = window_BL.shape
+  full_B1 = (length_B == width)[:, None]
+  window_BL = jnp.where(full_B1, jnp.roll(window_BL, -1, axis=1), window_BL)
+  window_BL = window_BL.at[jnp.arange(batch), jnp.minimum(length_B, width - 1)].set(token_B)
+  return {'window_BL': window_BL, 'length_B': jnp.minimum(length_B + 1, width)}

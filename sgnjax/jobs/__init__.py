@@ -9,7 +9,8 @@ JOBS = {
   'tokenizer': 'train a BPE or unigram tokenizer on the text of the config',
   'calibrate': "CHIAR's routing thresholds, from the entropies of real tokens",
   'sample': 'write text with the best checkpoint of the workdir',
-  'benchmark': 'step time, tokens/s and share of the matrix rate; `benchmark.parts`: all else that is timed',
+  'score': 'log-probabilities of a text (score.text or score.path)',
+  'benchmark': 'step time and share of the matrix rate; benchmark.parts: all else that is timed',
   'list': 'the configs there are, one line each',
 }
 TOGETHER = ('train', 'eval', 'benchmark')  # run in several processes where several are started

@@ -1,6 +1,7 @@
 """Writes text with the best checkpoint of the workdir, after the audit.
 
-The context slides: each token is written in view of the last `model.context` ones at most.
+The context slides, unless sample.slide is false: each token is then written in view of the last
+`model.context` ones at most.
 """
 
 from pathlib import Path
@@ -8,11 +9,9 @@ from pathlib import Path
 from ml_collections import ConfigDict
 
 from sgnjax import audit
-from sgnjax import config as config_lib
-from sgnjax.decode.generate import write
+from sgnjax.decode.text import write
 from sgnjax.errors import UserError
-from sgnjax.models import build
-from sgnjax.train.checkpoint import load_params
+from sgnjax.jobs.language import language_model
 from sgnjax.train.log import mark
 
 
@@ -20,33 +19,50 @@ def run(config: ConfigDict, workdir: Path) -> int:
   s = config.sample
   if s.count < 1:
     raise UserError(f'sample.count={s.count}: expected at least 1')
-  trained, params, tokenizer, step = load_params(workdir)
-  if trained.data.task != 'lm':
-    raise UserError(
-      f"workdir '{workdir}' holds an encoder (data.task={trained.data.task}), which writes no text"
-    )
-  changed = config_lib.differences({'model': trained.model.to_dict()},
-                                   {'model': config.model.to_dict()})  # fmt: skip
-  if changed:
-    raise UserError(
-      f"workdir '{workdir}' was trained with another model ({', '.join(changed[:5])}); leave out "
-      '--config to sample from the one that it holds'
-    )
+  model, params, tokenizer, step = language_model(config, workdir, 'sample from')
+  prompts = [prompt for prompt in _prompts(s) for _ in range(s.count)]
   leaky = mark(audit.gate(config, vocab=tokenizer.vocab_size).leaky)
-  model = build(config, vocab=tokenizer.vocab_size)
+  alone = s.stream and len(prompts) == 1
+
+  def head(number: int) -> str:
+    after = f'after the prompt {prompts[number]!a}'
+    return f'--- {number + 1} of {len(prompts)}, step {step}, {after}{leaky}\n{prompts[number]}'
+
+  def show(_, piece: str) -> None:
+    print(piece, end='', flush=True)
+
+  if alone:
+    print(head(0), end='', flush=True)
   written = write(
     model,
     params,
     tokenizer,
-    [s.prompt] * s.count,
+    prompts,
     s.tokens,
     temperature=s.temperature,
     top_k=s.top_k,
+    top_p=s.top_p,
+    repetition_penalty=s.repetition_penalty,
     seed=config.seed,
+    stop=s.stop,
+    slide=s.slide,
+    show=show if alone else None,
   )
-  for number, text in enumerate(written.texts, 1):
-    print(f'--- {number} of {s.count}, step {step}, after the prompt {s.prompt!a}{leaky}')
-    print(s.prompt + text)
-  rate = s.count * s.tokens / written.seconds
-  print(f'--- {rate:,.0f} tokens/s{leaky}, compilation apart')
+  print() if alone else [print(head(i) + text) for i, text in enumerate(written.texts)]
+  print(f'--- {written.rate:,.0f} tokens/s{leaky}, compilation and the reading of prompts apart')
   return 0
+
+
+def _prompts(s: ConfigDict) -> list[str]:
+  """The prompt, or the lines of the file of prompts. Raises UserError."""
+  if s.prompts is None:
+    return [s.prompt]
+  try:
+    lines = Path(s.prompts).expanduser().read_text(encoding='utf-8').splitlines()
+  except (OSError, UnicodeDecodeError) as error:
+    why = getattr(error, 'strerror', None) or 'it is not UTF-8 text'
+    raise UserError(f"sample.prompts '{s.prompts}': {why}") from None
+  found = [line for line in lines if line]
+  if not found:
+    raise UserError(f"sample.prompts '{s.prompts}' holds no line with a prompt")
+  return found

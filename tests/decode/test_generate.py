@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from configs import base
-from sgnjax.decode.generate import generate, pick, write
+from sgnjax.decode.generate import Generation, generate
 from sgnjax.errors import UserError
 from sgnjax.models import build
 
@@ -144,37 +144,6 @@ def test_draws_follow_seed_and_row_alone(kind):
   assert generate(model, params, PROMPTS, 8, temperature=1.0, seed=6).tolist() != all_BT.tolist()
 
 
-def draws(logits_V, temperature=1.0, **options):
-  """Tokens that 500 draws give."""
-  rows_BV = jnp.tile(jnp.asarray(logits_V, jnp.float32), (500, 1))
-  keys = jax.random.split(jax.random.key(0), 500)
-  token_B = pick(rows_BV, keys, jnp.float32(temperature), **options)
-  return set(np.asarray(token_B).tolist())
-
-
-def test_top_k_keeps_exactly_k_under_ties():
-  assert draws([1.0] * 6, greedy=False, top_k=3) == {0, 1, 2}
-  assert draws([0.0, 2.0, 1.0, 1.0, 1.0], greedy=False, top_k=2) == {1, 2}
-  assert draws([1.0] * 6, greedy=False, top_k=None) == set(range(6))
-  assert draws([1.0] * 6, greedy=True, top_k=None) == {0}
-
-
-def test_a_temperature_near_0_is_greedy_and_never_nan():
-  logits_V = [0.5, -3e38, 0.75, 0.5]
-  assert draws(logits_V, temperature=1e-30, greedy=False, top_k=None) == {2}
-  assert draws(logits_V, greedy=False, top_k=1) == {2}
-  assert 1 not in draws(logits_V, greedy=False, top_k=None)
-
-
-def test_draws_follow_the_softmax():
-  logits_V = np.log([0.6, 0.3, 0.1])
-  keys = jax.random.split(jax.random.key(3), 20_000)
-  rows_BV = jnp.tile(jnp.asarray(logits_V / 2, jnp.float32), (20_000, 1))
-  token_B = pick(rows_BV, keys, jnp.float32(0.5), greedy=False, top_k=None)
-  share_V = np.bincount(np.asarray(token_B), minlength=3) / 20_000
-  np.testing.assert_allclose(share_V, [0.6, 0.3, 0.1], atol=0.015)
-
-
 def test_top_k_above_the_vocabulary_is_no_limit():
   model, params = make('softmax')
   row = generate(model, params, PROMPTS[:2], 8, temperature=50.0, top_k=10 * VOCAB, seed=5)
@@ -195,6 +164,9 @@ def test_top_k_above_the_vocabulary_is_no_limit():
     ([[1]], {'temperature': -1.0}, 'temperature -1.0'),
     ([[1]], {'temperature': float('nan')}, 'temperature nan'),
     ([[1]], {'top_k': 0}, 'top_k 0'),
+    ([[1]], {'top_p': 0.0}, 'top_p 0.0: expected more than 0'),
+    ([[1]], {'top_p': 1.5}, 'top_p 1.5'),
+    ([[1]], {'repetition_penalty': 0.0}, 'repetition_penalty 0.0'),
   ],
 )
 def test_what_is_refused(prompts, options, said):
@@ -203,20 +175,27 @@ def test_what_is_refused(prompts, options, said):
     generate(model, params, prompts, **{'tokens': 5, **options})
 
 
-class Letters:
-  """A tokenizer of eleven letters."""
-
-  def encode(self, text):
-    return ['abcdefghijk'.index(c) for c in text]
-
-  def decode(self, ids):
-    return ''.join('abcdefghijk'[i] for i in ids)
-
-
 @pytest.mark.parametrize('kind', ['softmax', 'sgn'])
-def test_text_in_text_out_past_the_context(kind):
+def test_pieces_side_by_side_are_the_whole(kind):
   model, params = make(kind)
-  written = write(model, params, Letters(), ['abc', 'k'], 30, temperature=0.0)
-  expected_BT = generate(model, params, [[0, 1, 2], [10]], 30, slide=True)
-  assert written.texts == [Letters().decode(row) for row in expected_BT]
-  assert written.seconds > 0
+  options = {'temperature': 1.0, 'top_p': 0.9, 'repetition_penalty': 1.3, 'seed': 4}
+  pieces = list(Generation(model, params, PROMPTS, 8, chunk=3, **options))
+  assert [piece.shape for piece in pieces] == [(3, 3), (3, 3), (3, 2)]
+  whole_BT = generate(model, params, PROMPTS, 8, **options)
+  np.testing.assert_array_equal(np.concatenate(pieces, axis=1), whole_BT)
+
+
+def test_the_penalty_is_of_the_tokens_of_prompt_and_text():
+  model, params = make('softmax')
+  prompts, penalty = [[3, 1, 4, 1], [9, 2]], 1.7
+  written_BT = generate(model, params, prompts, 8, repetition_penalty=penalty)
+  assert written_BT.tolist() != generate(model, params, prompts, 8).tolist()
+  rows_BL = np.zeros((2, 12), np.int32)
+  for row_L, prompt, text in zip(rows_BL, prompts, written_BT.tolist(), strict=True):
+    row_L[: len(prompt) + 8] = prompt + text
+  logits_BLV = np.asarray(model.apply({'params': params}, rows_BL).y_BLD)[..., :VOCAB]
+  for row_L, logits_LV, prompt in zip(rows_BL, logits_BLV, prompts, strict=True):
+    for t in range(len(prompt), len(prompt) + 8):
+      logits_V, had = logits_LV[t - 1].copy(), sorted(set(row_L[:t].tolist()))
+      logits_V[had] = np.where(logits_V[had] > 0, logits_V[had] / penalty, logits_V[had] * penalty)
+      assert np.argmax(logits_V) == row_L[t]

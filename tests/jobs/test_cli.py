@@ -1,5 +1,6 @@
 """What a user's mistake is answered with: one or two lines, exit status 2, no traceback."""
 
+import json
 import os
 from pathlib import Path
 
@@ -127,6 +128,52 @@ def test_samples_and_what_they_refuse(capsys, run_of_text):
   for prompt, said in (('THE', "'T'"), ('the quick brown fox jumps', '16')):
     flags = [f'--workdir={workdir}', '--job=sample', f'--config.sample.prompt={prompt}']
     assert main.main(flags) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_prompts_of_a_file_with_every_way_of_choosing(capsys, tmp_path, run_of_text):
+  workdir, _ = run_of_text
+  (tmp_path / 'prompts').write_text('the quick\n\nbrown\n')
+  flags = [f'--workdir={workdir}', '--job=sample', f'--config.sample.prompts={tmp_path}/prompts']
+  flags += ['--config.sample.top_k=5', '--config.sample.top_p=0.9', '--config.sample.stop="."']
+  flags += ['--config.sample.repetition_penalty=1.2', '--config.sample.count=2']
+  assert main.main(flags) == 0
+  out = capsys.readouterr().out
+  assert [line for line in out.splitlines() if line.startswith('the quick')]
+  assert '4 of 4' in out
+  assert 'tokens/s' in out
+  for change, said in (
+    ('sample.prompts=nowhere', 'nowhere'),
+    ('sample.slide=false', 'ask for fewer'),
+    ('sample.top_p=0', 'top_p 0.0'),
+    ('sample.stop=("",)', 'none of them empty'),
+  ):
+    extra = [f'--config.{change}', '--config.sample.tokens=30']
+    assert main.main([*flags, *extra]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_scores_of_a_text_and_of_lines(capsys, tmp_path, run_of_text):
+  workdir, _ = run_of_text
+  assert main.main([f'--workdir={workdir}', '--job=score', '--config.score.text=the lazy']) == 0
+  assert 'nats/token' in capsys.readouterr().out
+  (one,) = json.loads((workdir / 'score.json').read_text())['texts']
+  assert one['tokens'] == list('the lazy')
+  assert one['log_probabilities'][0] is None
+  assert sum(one['log_probabilities'][1:]) == pytest.approx(one['log_probability'], abs=1e-4)
+  (tmp_path / 'lines').write_text('the lazy\n\nthe quick brown fox jumps over\n')
+  flags = [f'--workdir={workdir}', '--job=score', f'--config.score.path={tmp_path}/lines']
+  assert main.main([*flags, '--config.score.lines=true']) == 0
+  first, second = json.loads((workdir / 'score.json').read_text())['texts']
+  assert first['log_probability'] == pytest.approx(one['log_probability'], abs=1e-4)
+  assert len(second['tokens']) == 30  # longer than the context
+  for flags, said in (
+    ([], 'score.text'),
+    (['--config.score.path=nowhere'], 'nowhere'),
+    (['--config.score.text=T'], "'T'"),
+    (['--config.score.text=t'], 'follows nothing'),
+  ):
+    assert main.main([f'--workdir={workdir}', '--job=score', *flags]) == 2
     assert said in capsys.readouterr().err
 
 

@@ -1,0 +1,33 @@
+"""The trained language model of a workdir, for the jobs that read or write text with it."""
+
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from sgnjax import config as config_lib
+from sgnjax.errors import UserError
+from sgnjax.models import build
+from sgnjax.models.decoder import Decoder
+from sgnjax.train.checkpoint import load_params
+
+
+def language_model(config: ConfigDict, workdir: Path, verb: str) -> tuple[Decoder, Any, Any, int]:
+  """`(model, params, tokenizer, step)` of the best checkpoint.
+
+  Raises UserError where it is an encoder, or another model than the config's.
+  """
+  trained, params, tokenizer, step = load_params(workdir)
+  if trained.data.task != 'lm':
+    raise UserError(
+      f"workdir '{workdir}' holds an encoder (data.task={trained.data.task}), which writes no text "
+      'and gives texts no probability'
+    )
+  changed = config_lib.differences({'model': trained.model.to_dict()},
+                                   {'model': config.model.to_dict()})  # fmt: skip
+  if changed:
+    raise UserError(
+      f"workdir '{workdir}' was trained with another model ({', '.join(changed[:5])}); leave out "
+      f'--config to {verb} the one that it holds'
+    )
+  return build(config, vocab=tokenizer.vocab_size), params, tokenizer, step
