@@ -1,4 +1,7 @@
-"""The audit: is a model blind to the future, to other examples and to padding?"""
+"""The audit: is a model blind to the future, to other examples and to padding?
+
+`sgnjax.audit(model)` audits models of any kind (see `sgnjax.api.audit`).
+"""
 
 import functools
 import math
@@ -20,12 +23,15 @@ from sgnjax.audit.causality import (
   replaced,
 )
 from sgnjax.audit.report import FLOAT32, Report
+from sgnjax.called import also_called
 from sgnjax.errors import LeakError, UserError
 from sgnjax.models import Model, build, example
 from sgnjax.models.encoder import Encoder
 from sgnjax.models.shrink import shrink
 
 __all__ = ['Report', 'Row', 'audit', 'compare', 'gate', 'initial', 'randomise', 'twin_report']
+
+also_called(__name__)
 
 # Compiled in a quarter of the time: programs run for seconds at most, each compared with itself.
 QUICK = {'xla_backend_optimization_level': 0}

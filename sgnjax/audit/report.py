@@ -12,17 +12,19 @@ FLOAT32 = ' (float32)'  # ends the names of the checks that were made in float32
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-  """What an audit found. `declared`: whether the model calls itself causal.
+  """What an audit found. `declared`: whether the model calls itself causal; None: it says nothing.
 
   encoder: no language model; it sees the whole row by design, other examples and padding not.
+  how: in what precision it was computed, and where.
   """
 
   rows: tuple[Row, ...]
   model: str
   length: int
   batch: int
-  declared: bool
+  declared: bool | None
   encoder: bool = False
+  how: str = 'float64 on a CPU'
 
   @property
   def leaks(self) -> tuple[Row, ...]:
@@ -69,7 +71,7 @@ class Report:
   @property
   def contradiction(self) -> str:
     """Where the model's own word, or its cache, disagrees with what was found; '' where not."""
-    if self.encoder:
+    if self.encoder or self.declared is None:
       return ''
     if not self.leaky and not self.declared and self.length > 1:
       return (
@@ -103,7 +105,7 @@ class Report:
       for row in self.rows
     ]
     lines = aligned(cells, right=range(1, 5))
-    title = f'{self.model}, {self.batch} x {self.length} tokens, float64 on a CPU'
+    title = f'{self.model}, {self.batch} x {self.length} tokens, {self.how}'
     return '\n'.join([title, *lines])
 
   def to_json(self) -> dict:
@@ -114,7 +116,7 @@ class Report:
       for source in self.rows
       for row in [dataclasses.asdict(source)]
     ]
-    keys = ('model', 'length', 'batch', 'declared', 'encoder')
+    keys = ('model', 'length', 'batch', 'declared', 'encoder', 'how')
     facts = {key: getattr(self, key) for key in keys}
     found = {'leaky': self.leaky, 'decodes': self.decodes, 'layer': self.layer, 'size': self.size}
     return json.loads(json.dumps(facts | found | {'verdict': self.verdict(), 'rows': rows}))

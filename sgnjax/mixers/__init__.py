@@ -7,6 +7,7 @@ from sgnjax.mixers.chiar_operators import AttentionOperator, DCTOperator, RBFOpe
 from sgnjax.mixers.ega import EGA
 from sgnjax.mixers.ega_fourier_qk import EGAFourierQK
 from sgnjax.mixers.fourier_qk import FourierQK
+from sgnjax.mixers.own import check_known, register
 from sgnjax.mixers.sgn import SGN
 from sgnjax.mixers.softmax import Softmax
 
@@ -28,4 +29,4 @@ MIXERS: dict[str, type[Mixer]] = {
   'identity': Identity,
 }
 
-__all__ = ['FORMS', 'MIXERS', 'Aux', 'Mixed', 'Mixer']
+__all__ = ['FORMS', 'MIXERS', 'Aux', 'Mixed', 'Mixer', 'check_known', 'register']

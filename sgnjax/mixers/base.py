@@ -116,7 +116,7 @@ class Mixer(nn.Module):
   @property
   def label(self) -> str:
     """Name used in messages."""
-    return self.group
+    return self.group or type(self).__name__
 
   def refuse(self, cache: Any = None, mask_BL: Any = None, segments_BL: Any = None, why: str = ''):
     """Raises UserError for what was passed and this mixer does not honour."""

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from ml_collections import ConfigDict
 
 from sgnjax.errors import UserError, check_choice
-from sgnjax.mixers import FORMS, MIXERS, Mixer
+from sgnjax.mixers import FORMS, MIXERS, Mixer, check_known
 from sgnjax.models.block import BLOCKS, Block
 from sgnjax.models.decoder import Decoder
 from sgnjax.models.encoder import POOLINGS, Encoder
@@ -18,7 +18,8 @@ from sgnjax.models.stack import REMAT, Group
 from sgnjax.ops.dtypes import wide
 
 __all__ = [
-  'build', 'count', 'example', 'maker', 'option_groups', 'resolve_stack', 'unpadded', 'unstacked',
+  'build', 'count', 'example', 'maker', 'one_by_one', 'option_groups', 'resolve_stack', 'unpadded',
+  'unstacked',
 ]  # fmt: skip
 
 DTYPES = ('float32', 'bfloat16', 'float64')
@@ -46,7 +47,7 @@ def resolve_stack(config: ConfigDict) -> tuple[tuple[tuple[str, ...], int], ...]
       raise UserError(f'model.stack: expected ((unit, repeats), ...), got the entry {entry!r}')
     unit = (entry[0],) if isinstance(entry[0], str) else tuple(entry[0])
     for name in unit:
-      check_choice('mixer', name, MIXERS)
+      check_known(name, config.get('plugin'))
       _check_options(m, MIXERS[name])
     if entry[1] > 0 and unit:
       resolved.append((unit, entry[1]))
@@ -108,7 +109,7 @@ def build(
   """
   m = config.model
   head = _head(config, vocab, classes)
-  check_choice('mixer', m.mixer, MIXERS)
+  check_known(m.mixer, config.get('plugin'))
   check_choice('model.form', m.form, FORMS)
   check_choice('model.block', m.block, BLOCKS)
   check_choice('model.positions', m.positions, ('learned', 'rope', 'alibi', 'none'))
@@ -229,18 +230,23 @@ def example(config: ConfigDict, batch: int = 1) -> jax.ShapeDtypeStruct:
   return jax.ShapeDtypeStruct((batch, m.context), jnp.int32)
 
 
+def one_by_one(model: Decoder) -> Decoder:
+  """The same model with every layer in a group of its own, as `unstacked` has it."""
+  single = [group._replace(repeats=1) for group in model.groups for _ in range(group.repeats)]
+  return model.clone(groups=tuple(single), parent=None)
+
+
 def unstacked(model: Decoder, params) -> tuple[Decoder, Any]:
   """The same model with every layer in a group of its own, and its parameters likewise.
 
   For generation: a scan over layers would copy the caches of all layers at every token.
   """
-  groups, layers = [], {}
+  layers = {}
   for i, group in enumerate(model.groups):
     for repeat in range(group.repeats):
       own = jax.tree.map(lambda a, r=repeat: a[r : r + 1], params['stack'][f'group_{i}'])
-      layers[f'group_{len(groups)}'] = own
-      groups.append(group._replace(repeats=1))
-  return model.clone(groups=tuple(groups), parent=None), params | {'stack': layers}
+      layers[f'group_{len(layers)}'] = own
+  return one_by_one(model), params | {'stack': layers}
 
 
 def unpadded(model: Model, params) -> dict[str, tuple[int, ...]]:

@@ -56,6 +56,9 @@ RULES: tuple[tuple[str, tuple], ...] = (
   ('*/scale', (None,)),
 )
 
+# Paths of the parameters of mixers that others register: whole on every device, whatever their names.
+OWN: set[str] = set()
+
 # Where the named axes go. A matrix falls into parts along its rows, which accelerators gather well:
 # `embed` is the width as it comes in, `summed` what a product adds up over `tensor`. `channels` are
 # those of an operation along the length, which takes its share of them over `sequence` too (see
@@ -75,8 +78,15 @@ WHOLE_OVER_FSDP = {
 }
 
 
+def own(path: str) -> bool:
+  """Whether the parameter at `path` is of a mixer that was registered, and not one of ours."""
+  return any(fnmatch.fnmatchcase(path, pattern) for pattern in OWN)
+
+
 def logical(path: str, rank: int, rules: Sequence[tuple[str, tuple]] = RULES) -> tuple:
   """Names of the axes of the parameter at `path`. Raises UserError where no rule is about it."""
+  if own(path):
+    return (None,) * rank
   found = next((rule for rule in rules if fnmatch.fnmatchcase(path, rule[0])), None)
   if found is None:
     raise UserError(

@@ -6,6 +6,7 @@ import optax
 from ml_collections import ConfigDict
 
 from sgnjax.errors import UserError
+from sgnjax.parallel import rules
 
 # By name and not by rank: `scan` adds an axis of repeats, which makes a bias look like a matrix.
 DECAYED = ('kernel', 'embedding', 'head', 'position', 'cls')
@@ -27,7 +28,8 @@ def path_of(key_path) -> str:
 def decays(path: str, mechanism: bool) -> bool:
   """Whether the parameter at `path` takes weight decay; `mechanism`: whether the mechanisms' do.
 
-  Raises UserError for a name that no rule covers.
+  Other names than these in a mixer that was registered are its mechanism. Raises UserError for a
+  name that no rule covers.
   """
   names = path.split('/')
   if any(name in FROZEN for name in names):
@@ -38,6 +40,8 @@ def decays(path: str, mechanism: bool) -> bool:
     return True
   if names[-1] in PLAIN:
     return False
+  if rules.own(path):
+    return mechanism
   raise UserError(
     f"parameter '{path}' has no weight decay rule; add '{names[-1]}' to DECAYED, PLAIN or "
     'MECHANISM in sgnjax/train/optim.py'
