@@ -132,7 +132,9 @@ def get_config() -> ConfigDict:
   c.data.dir = optional(str)  # TFDS data_dir; None: TFDS's own default
   c.data.slice = optional(str)  # of the train split, as TFDS takes it: ':1%' or ':100000'
   c.data.validation = 0.1  # share of a text without parts, taken from its end
-  c.data.task = 'lm'  # lm | mlm (masked tokens) | classify (a document or an image, and its label)
+  # lm | mlm (masked tokens) | classify (a document or an image, and its label) | recall (what a
+  # recall set asks for)
+  c.data.task = 'lm'
   c.data.mask_rate = 0.15  # task mlm: share of the tokens that are asked for
   # task classify: layers and pooling leave padding out; false: padding is a token as others are,
   # for mixers that honour no mask

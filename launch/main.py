@@ -10,6 +10,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # configs import `configs.base`
 
 from sgnjax import config as config_lib  # noqa: E402
+from sgnjax import grid  # noqa: E402
 from sgnjax.errors import LeakError, UserError, nearest  # noqa: E402
 from sgnjax.jobs import JOBS, TOGETHER  # noqa: E402
 from sgnjax.parallel import hosts  # noqa: E402
@@ -28,27 +29,35 @@ def parse(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
   parser.add_argument('--config', help='a config file; left out: the config stored in the workdir')
   parser.add_argument('--workdir', help='where the run lives (default: runs/<config name>)')
   parser.add_argument('--job', default='train', help='what to do (default: train)')
+  parser.add_argument('--only', default='', help='job sweep: words,in,the,names of its points')
   flags, rest = parser.parse_known_args(argv)
   overrides = []
   rest = iter(rest)
   for flag in rest:
     if not flag.startswith('--config.'):
       raise UserError(
-        f"argument '{flag}' is not known{nearest(flag, ['--config', '--workdir', '--job'])}"
+        f"argument '{flag}' is not known"
+        + nearest(flag, ['--config', '--workdir', '--job', '--only'])
       )
     if '=' not in flag:
       flag = f'{flag}={next(rest, "")}'
     overrides.append(flag.removeprefix('--config.'))
   if flags.job not in JOBS:
     raise UserError(f"job '{flags.job}' is not known{nearest(flags.job, JOBS)}")
+  if flags.only and flags.job != 'sweep':
+    raise UserError('--only chooses points of a sweep: write --job=sweep')
   return flags, overrides
 
 
 def find_config(flags: argparse.Namespace, overrides: list[str]):
-  """The config, from its file or from the workdir, and the workdir."""
+  """The config (of a sweep all of them), from its file or from the workdir, and the workdir."""
   if flags.config:
-    config = config_lib.load(flags.config, overrides)
-    return config, Path(flags.workdir or f'runs/{Path(flags.config).stem}')
+    workdir = Path(flags.workdir or f'runs/{Path(flags.config).stem}')
+    if flags.job == 'sweep':
+      return grid.load(flags.config, overrides, [w for w in flags.only.split(',') if w]), workdir
+    return config_lib.load(flags.config, overrides), workdir
+  if flags.job == 'sweep':
+    raise UserError('a sweep is named by its config: write --config=FILE')
   if not flags.workdir:
     raise UserError('no config: write --config=configs/quickstart.py (--job=list shows them all)')
   return config_lib.stored(flags.workdir, overrides), Path(flags.workdir)
@@ -63,7 +72,7 @@ def main(argv: list[str] | None = None) -> int:
       with hosts.connected(config.hosts):
         return importlib.import_module(module).run(config, workdir)
     if config is not None:
-      hosts.check_alone(flags.job, config.hosts)
+      hosts.check_alone(flags.job, config.base.hosts if flags.job == 'sweep' else config.hosts)
     return importlib.import_module(module).run(config, workdir)
   except UserError as error:
     print(f'error: {error}', file=sys.stderr)

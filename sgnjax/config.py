@@ -45,6 +45,18 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> ConfigDict:
 
   Raises UserError for a missing file, a failing one, an unknown key or a value of the wrong type.
   """
+  config = call(path, 'get_config')
+  if not isinstance(config, ConfigDict):
+    raise UserError(
+      f"get_config() of '{path}' returned {type(config).__name__}, expected a ConfigDict"
+    )
+  for override in overrides:
+    apply_override(config, override)
+  return config.lock()
+
+
+def call(path: str | Path, function: str):
+  """What a function of the config file at `path` returns. Raises UserError as `load` does."""
   path = Path(path)
   if not os.path.isfile(path):  # Path.is_file() raises for a name too long
     folder = path.parent if os.path.isdir(path.parent) else Path('configs')
@@ -60,20 +72,13 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> ConfigDict:
   module = importlib.util.module_from_spec(spec)
   try:
     spec.loader.exec_module(module)
-    if not hasattr(module, 'get_config'):
-      raise UserError(f"config file '{path}' has no function get_config()")
-    config = module.get_config()
+    if not hasattr(module, function):
+      raise UserError(f"config file '{path}' has no function {function}()")
+    return getattr(module, function)()
   except UserError:
     raise
   except Exception as error:
     raise UserError(f"config file '{path}'{_line(path)}: {_reason(error)}") from error
-  if not isinstance(config, ConfigDict):
-    raise UserError(
-      f"get_config() of '{path}' returned {type(config).__name__}, expected a ConfigDict"
-    )
-  for override in overrides:
-    apply_override(config, override)
-  return config.lock()
 
 
 def _line(path: Path) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / 'sgnjax'
-EVERYONE = {'errors', 'config'}
+EVERYONE = {'errors', 'config', 'grid'}
 MAY = {
   'ops': set(),
   'parallel': set(),

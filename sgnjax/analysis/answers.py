@@ -1,4 +1,4 @@
-"""What a report says of an encoder: how often it is right, beside a guess without looking."""
+"""What a report says of a model that answers: how often it is right, beside a blind guess."""
 
 import numpy as np
 from ml_collections import ConfigDict
@@ -19,7 +19,7 @@ GUESSES = {
   'majority': ('accuracy of the most frequent class alone', '{:.2%}'),
   'entropy': ('nats per example from class frequencies alone', '{:.3f}'),
   'variance': ('squared error of the mean alone', '{:.3f}'),
-  'unigram': ('nats per masked token from token frequencies alone', '{:.3f}'),
+  'unigram': ('{} from token frequencies alone', '{:.3f}'),
 }
 
 
@@ -27,7 +27,8 @@ def loss_unit(record: dict) -> str:
   """What a loss of this record is measured in."""
   if 'variance' in record:
     return 'squared error'
-  return 'nats per masked token' if 'masked_tokens' in record else 'nats per example'
+  of = {'masked_tokens': 'masked token', 'asked_tokens': 'asked token'}
+  return f'nats per {next((said for key, said in of.items() if key in record), "example")}'
 
 
 def guess(record: dict) -> tuple[float, str]:
@@ -52,9 +53,11 @@ def headline(evaluations: list[dict], step: int, settings: ConfigDict, leaky: bo
   names['loss'] = (loss_unit(best), '{:.4f}')
   guesses = {k: v for k, v in GUESSES.items() if k in best}
   tiles = [(form.format(best[k]) + said, name) for k, (name, form) in names.items()]
-  tiles += [(form.format(best[k]), name) for k, (name, form) in guesses.items()]
+  tiles += [
+    (form.format(best[k]), name.format(loss_unit(best))) for k, (name, form) in guesses.items()
+  ]
   boxes = ''.join(f'<div class="tile"><b>{value}</b>{escape(name)}</div>' for value, name in tiles)
-  counted = next(k for k in ('examples', 'masked_tokens') if k in best)
+  counted = next(k for k in ('examples', 'masked_tokens', 'asked_tokens') if k in best)
   line = (
     f'On the {escape(settings.eval.split)} split ({best[counted]:,} '
     f'{counted.replace("_", " ")}) after step {best["step"]:,}.'

@@ -17,7 +17,7 @@ from sgnjax.analysis.page import STYLE, escape, section, table
 from sgnjax.data import pipeline
 from sgnjax.decode.text import write
 from sgnjax.errors import UserError
-from sgnjax.models import build, count, unpadded
+from sgnjax.models import DECODERS, build, count, unpadded
 from sgnjax.train.checkpoint import load_params
 from sgnjax.train.log import mark, read_records, write_atomically
 
@@ -45,7 +45,7 @@ def report(workdir: str | Path) -> Path:
   audited = _audit(workdir, settings, tokenizer)
   leaky = audited['leaky'] or any(r.get('leaky') for r in records)
   model = build(settings, vocab=tokenizer.vocab_size)
-  writes = settings.data.task == 'lm'
+  writes, encodes = settings.data.task == 'lm', settings.data.task not in DECODERS
   evaluations = [
     r for r in records if r['kind'] == 'evaluation' and r['split'] == settings.eval.split
   ]
@@ -69,7 +69,7 @@ def report(workdir: str | Path) -> Path:
     (_headline if writes else answers.headline)(evaluations, step, settings, leaky),
     section('Learning', images[0]),
     section('What the layers do', *images[1:], missing),
-    section('Does it see the future?' if writes else 'What does it see?', _audit_table(audited)),
+    section('What does it see?' if encodes else 'Does it see the future?', _audit_table(audited)),
     section('Text it writes', _sample(model, params, tokenizer, settings, leaky)) if writes else '',
     section('Speed and size', _speed(records, settings, leaky), _parameters(model, params)),
     section('How to get this again', _origin(workdir, settings)),
@@ -225,7 +225,9 @@ def _sample(model, params, tokenizer, settings, leaky: bool) -> str:
 
 def _speed(records: list[dict], settings, leaky: bool) -> str:
   train = [r for r in records if r['kind'] == 'train']
-  unit = next((u for u in ('examples', 'masked_tokens') if train and u in train[0]), 'tokens')
+  unit = next(
+    (u for u in ('examples', 'masked_tokens', 'asked_tokens') if train and u in train[0]), 'tokens'
+  )
   name = unit.replace('_', ' ')
   timed = [r for r in train if f'{unit}_per_second' in r]
   rows = [(f'{name} trained on', f'{sum(r[unit] for r in train):,}')]

@@ -14,13 +14,13 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from sgnjax.data import augment as augment_lib
-from sgnjax.data import cache, images, sources, tokenizers
+from sgnjax.data import cache, images, recall, sources, tokenizers
 from sgnjax.data.masking import FixedMasks, Masking, ReadPadding
 from sgnjax.data.rows import Batch, InOrder, Labelled, Packed, Rows, SideBySide, Sliding, Windows
 from sgnjax.data.steps import Augment, Shuffled, Steps, part
 from sgnjax.errors import UserError, check_choice
 
-TASKS = ('lm', 'mlm', 'classify')
+TASKS = ('lm', 'mlm', 'classify', 'recall')
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class Corpus:
     others: nats per token over this are those per word of PTB, WikiText and One Billion Words.
   ends: (D,) where the documents of a split end. labels: (D,) of each, where there are any; classes:
     how many there are, None where labels are numbers.
+  targets: (N,) what is asked after each token, -1 where nothing; of data.task recall alone.
   identity: names text and tokens of all splits; equal for the same ones, wherever they lie.
   """
 
@@ -51,6 +52,7 @@ class Corpus:
   ends: dict[str, np.ndarray] = field(default_factory=dict)
   labels: dict[str, np.ndarray] = field(default_factory=dict)
   classes: int | None = None
+  targets: dict[str, np.ndarray] = field(default_factory=dict)
   identity: str = ''
 
 
@@ -71,6 +73,9 @@ def load(config: ConfigDict, tokenizer: tokenizers.Tokenizer | None = None) -> D
     raise UserError('data.packing is of data.task=lm and mlm, and this is classify')
   if config.data.name in images.SETS:
     return images.load(config)
+  recall.check(config)
+  if config.data.task == 'recall':
+    return _recall(recall.load(config))
   texts, origin, classes = sources.load(config)
   if config.data.task == 'classify' and texts['train'].labels is None:
     raise UserError(f'data.task=classify needs labels, and {origin} has none')
@@ -101,6 +106,22 @@ def load(config: ConfigDict, tokenizer: tokenizers.Tokenizer | None = None) -> D
   )
   _check_lengths(config, corpus)
   return corpus
+
+
+def _recall(found: recall.Found) -> Corpus:
+  """Symbols are no text: bytes and characters are of what they are called."""
+  sizes = [len(word) + 1 for word in found.tokenizer.words]
+  each = {split: float(np.mean(np.take(sizes, ids))) for split, ids in found.tokens.items()}
+  return Corpus(
+    splits=found.tokens,
+    bytes_per_token=each,
+    characters_per_token=each,
+    unigram_nats=found.unigram_nats,
+    tokenizer=found.tokenizer,
+    source=found.source,
+    targets=found.targets,
+    identity=found.identity,
+  )
 
 
 def _tokenizer(config: ConfigDict, texts: dict[str, sources.Documents]) -> tokenizers.Tokenizer:
@@ -147,6 +168,8 @@ def _rows(config: ConfigDict, corpus: Data, split: str, stride: int) -> Rows:
   if isinstance(corpus, images.Images):
     return images.Pictures(corpus.splits[split], corpus.shape, corpus.kind)
   tokens, context = corpus.splits[split], config.model.context
+  if config.data.task == 'recall':
+    return recall.Asked(tokens, corpus.targets[split], context)
   if config.data.task == 'classify':
     rows = Labelled(tokens, corpus.ends[split], corpus.labels[split], context)
     masked = config.data.mask_padding
@@ -215,7 +238,7 @@ def train_iterator(
   (`masking.Masking`). Task classify: a document and its label a row (`rows.Labelled`), with
   `data.mask_padding` false without a mask (`masking.ReadPadding`), or images (`images.Pictures`),
   changed as `data.augment` says and mixed as `data.mixup` says: labels are then shares of all
-  classes, (b, classes) float32.
+  classes, (b, classes) float32. Task recall: an example a row, and what it asks (`recall.Asked`).
 
   Rows are shuffled anew each epoch. Row i of the global batch of step s is element
   s * train.batch + i of that order, whatever rows are read here. An epoch may end inside a batch.

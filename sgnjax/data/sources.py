@@ -75,10 +75,10 @@ class Source(NamedTuple):
 
 def names() -> list[str]:
   """What `data.name` may be."""
-  from sgnjax.data import images
+  from sgnjax.data import images, recall
   from sgnjax.data.sets import SETS
 
-  return ['embedded', 'text', *SETS, *images.SETS]
+  return ['embedded', 'text', *SETS, *images.SETS, *recall.SETS]
 
 
 def labelled(name: str) -> bool:

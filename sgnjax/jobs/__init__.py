@@ -11,6 +11,7 @@ JOBS = {
   'sample': 'write text with the best checkpoint of the workdir',
   'score': 'log-probabilities of a text (score.text or score.path)',
   'benchmark': 'step time and share of the matrix rate; benchmark.parts: all else that is timed',
+  'sweep': 'train every point of the grid that the config names, and tell all in one table',
   'list': 'the configs there are, one line each',
 }
 TOGETHER = ('train', 'eval', 'benchmark')  # run in several processes where several are started

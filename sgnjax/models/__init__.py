@@ -18,12 +18,13 @@ from sgnjax.models.stack import REMAT, Group
 from sgnjax.ops.dtypes import wide
 
 __all__ = [
-  'build', 'count', 'example', 'maker', 'one_by_one', 'option_groups', 'resolve_stack', 'unpadded',
-  'unstacked',
+  'DECODERS', 'build', 'count', 'example', 'maker', 'one_by_one', 'option_groups', 'resolve_stack',
+  'unpadded', 'unstacked',
 ]  # fmt: skip
 
 DTYPES = ('float32', 'bfloat16', 'float64')
-TASKS = ('lm', 'mlm', 'classify')
+DECODERS = ('lm', 'recall')  # data.task of models that a decoder is; of others an encoder
+TASKS = (*DECODERS, 'mlm', 'classify')
 Model = Decoder | Encoder
 
 
@@ -101,7 +102,7 @@ def build(
   heads: tuple[tuple[str, int], ...] = (),
   capture: bool = False,
 ) -> Model:
-  """The model of a config: a decoder for data.task=lm, else an encoder.
+  """The model of a config: a decoder for data.task=lm and recall, else an encoder.
 
   vocab and classes stand in where those of config.model are None. heads: of a decoder, for further
   tasks. capture: fill `aux.debug`. Raises UserError for names, sizes and forms that do not fit
@@ -149,9 +150,10 @@ def build(
     groups.append(Group(names, tuple(blocks), repeats))
   if m.positions == 'rope' and not any(MIXERS[n].attends for names, _ in stack for n in names):
     raise UserError("model.positions='rope' rotates queries and keys, and no layer has any")
-  if config.data.task == 'lm':
+  decodes = config.data.task in DECODERS
+  if decodes:
     head['heads'] = heads
-  model = (Decoder if config.data.task == 'lm' else Encoder)(
+  model = (Decoder if decodes else Encoder)(
     **head,
     groups=tuple(groups),
     vocab_multiple=m.vocab_multiple,

@@ -76,7 +76,7 @@ def evaluate(
   if config.data.task == 'classify':
     return record | told
   loss = told['loss']
-  if config.data.task == 'mlm':
+  if config.data.task in ('mlm', 'recall'):
     return record | told | {'unigram': corpus.unigram_nats[split]}
   record |= {
     **_stride(config),
@@ -147,6 +147,14 @@ def measures(loss: float, bytes_per_token: float) -> dict[str, float | None]:
   return {'loss': loss, 'perplexity': perplexity(loss), 'bits_per_byte': per_byte}
 
 
+def that_counts(config: ConfigDict, records: list[dict]) -> dict | None:
+  """Of a run's records the evaluation that its result is: the last one, or the paper's best."""
+  found = [r for r in records if r['kind'] == 'evaluation']
+  if found and config.eval.protocol == 'paper' and config.eval.pick == 'best':
+    return min(found, key=lambda r: r['loss'])
+  return found[-1] if found else None
+
+
 def describe(record: dict, leaky: bool) -> str:
   """An evaluation record as one or two lines, beside what a guess without looking would reach."""
   said = mark(leaky)
@@ -169,7 +177,8 @@ def describe(record: dict, leaky: bool) -> str:
 
 def _describe_answers(record: dict, said: str) -> str:
   """The same of masked tokens, of classes and of numbers."""
-  unit = 'masked token' if 'masked_tokens' in record else 'example'
+  units = {'masked_tokens': 'masked token', 'asked_tokens': 'asked token'}
+  unit = next((said for key, said in units.items() if key in record), 'example')
   scored = f'{record[f"{unit}s".replace(" ", "_")]:,} {unit}s'
   unit = f'nats/{unit}'
   guess = ''

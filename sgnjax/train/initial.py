@@ -7,6 +7,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from ml_collections import ConfigDict
 
+from sgnjax.models import DECODERS
 from sgnjax.train.checkpoint import load_params
 from sgnjax.train.optim import path_of
 
@@ -35,7 +36,9 @@ def start_from(config: ConfigDict, tokenizer: Any, params: Any) -> tuple[Any, li
     if path in VOCABULARY and not same_tokens:
       missing.append(f'{path} (another tokenizer)')
       return leaf
-    others = path == 'embedding' and (old_config.data.task == 'lm') != (config.data.task == 'lm')
+    others = path == 'embedding' and (old_config.data.task in DECODERS) != (
+      config.data.task in DECODERS
+    )
     if source.shape == leaf.shape and not others:
       whole.append(path)
       value = source

@@ -11,8 +11,8 @@ the second step of a process; pauses left out), and the model's own metrics (int
 `perplexity`, `word_perplexity` (of a text in words, under tokens that are none), `bits_per_byte`,
 `bits_per_character`, `tokens`, `unigram` and `unigram_bits_per_byte` (of token frequencies alone).
 
-Tasks mlm and classify: `masked_tokens` (those asked for) or `examples` in place of `tokens`, in
-rates too; `accuracy` in place of perplexity and bits; an evaluation of classify has what
+Tasks mlm, recall and classify: `masked_tokens`, `asked_tokens` or `examples` in place of `tokens`,
+in rates too; `accuracy` in place of perplexity and bits; an evaluation of classify has what
 `sgnjax.train.objectives.tell_labels` tells.
 
 A mixture has, beside those of its main set, records of `kind` mixture for each other `set`, and

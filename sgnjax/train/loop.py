@@ -24,7 +24,7 @@ from sgnjax.train import objectives, tasks
 from sgnjax.train import state as state_lib
 from sgnjax.train.before import check_same_run, check_settings
 from sgnjax.train.checkpoint import Checkpoints, check_same_tokenizer, committed
-from sgnjax.train.evaluation import describe, evaluate, interval
+from sgnjax.train.evaluation import describe, evaluate, interval, that_counts
 from sgnjax.train.initial import start_from
 from sgnjax.train.leave import Clock, Stop
 from sgnjax.train.log import (
@@ -108,10 +108,7 @@ def use_compile_cache() -> None:
 def _result(
   config: ConfigDict, status: str, step: int, records: list[dict], leaky: bool, number=None
 ) -> dict:
-  found = [r for r in records if r['kind'] == 'evaluation']
-  final = found[-1] if found else None
-  if found and config.eval.protocol == 'paper' and config.eval.pick == 'best':
-    final = min(found, key=lambda r: r['loss'])
+  final = that_counts(config, records)
   return {'status': status, 'signal': number, 'step': step, 'leaky': leaky, 'final': final}
 
 

@@ -22,10 +22,11 @@ Sums = dict[str, jax.Array]
 class Objective(NamedTuple):
   """A task. Outputs are a model's: logits_BLV of tokens, or (B, K) of examples.
 
-  unit: what is scored, 'token', 'masked_token' or 'example'. scored: how many of these a batch asks
-  for, before the model. sums: `loss_sum`, `tokens` (the number scored, whatever the unit), and more
-  to tell by, scalars and vectors; smoothed: with label smoothing, as in training. tell: totals of
-  those of a split, float64, as a record's numbers; `loss` is the mean that training lowers.
+  unit: what is scored, 'token', 'masked_token', 'asked_token' or 'example'. scored: how many of
+  these a batch asks for, before the model. sums: `loss_sum`, `tokens` (the number scored, whatever
+  the unit), and more to tell by, scalars and vectors; smoothed: with label smoothing, as in
+  training. tell: totals of those of a split, float64, as a record's numbers; `loss` is the mean
+  that training lowers.
   """
 
   unit: str
@@ -48,8 +49,8 @@ def of(config: ConfigDict) -> Objective:
     return Objective('example', scored_labels, label_sums, smoothed, tell_labels)
   if smoothing:
     raise UserError(f'train.label_smoothing={smoothing} is of data.task=classify')
-  masked = config.data.task == 'mlm'
-  unit, sums = ('masked_token', masked_token_sums) if masked else ('token', next_token_sums)
+  unit = {'mlm': 'masked_token', 'recall': 'asked_token'}.get(config.data.task, 'token')
+  sums = next_token_sums if unit == 'token' else asked_token_sums
   return Objective(unit, scored_targets, sums, sums, tell_tokens)
 
 
@@ -76,7 +77,7 @@ def next_token_sums(logits_BLV: jax.Array, batch) -> Sums:
   return {'loss_sum': loss_sum, 'tokens': tokens}
 
 
-def masked_token_sums(logits_BLV: jax.Array, batch) -> Sums:
+def asked_token_sums(logits_BLV: jax.Array, batch) -> Sums:
   """As of next tokens, and how many tokens are the likeliest one."""
   sums = next_token_sums(logits_BLV, batch)
   right_BL = jnp.argmax(logits_BLV, axis=-1) == batch['targets']  # never of one that is -1
@@ -84,7 +85,7 @@ def masked_token_sums(logits_BLV: jax.Array, batch) -> Sums:
 
 
 def tell_tokens(totals) -> dict[str, float]:
-  """Mean loss, and of masked tokens the accuracy."""
+  """Mean loss, and where some tokens are asked for alone, the accuracy."""
   count = totals['tokens']
   told = {'loss': totals['loss_sum'] / count}
   return told | ({'accuracy': totals['correct'] / count} if 'correct' in totals else {})

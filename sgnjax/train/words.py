@@ -8,6 +8,7 @@ from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from sgnjax.errors import UserError
+from sgnjax.models import DECODERS
 from sgnjax.train.checkpoint import committed
 from sgnjax.train.tasks import Task
 
@@ -20,7 +21,7 @@ def introduction(
   yield f'{parameters:,} parameters; {sources}'
   if jax.process_count() > 1:
     yield f'{jax.process_count()} processes, {mesh.size} devices'
-  if config.data.task != 'lm':
+  if config.data.task not in DECODERS:
     yield f'no language model (data.task={config.data.task}): it sees the whole row by design'
     if config.data.task == 'classify' and not config.data.mask_padding:
       yield 'data.mask_padding=False: padding is a token that every layer reads, as any other'

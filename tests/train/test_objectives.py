@@ -16,6 +16,7 @@ from sgnjax.errors import LeakError, UserError
 from sgnjax.jobs import eval as eval_job
 from sgnjax.jobs import sample
 from sgnjax.models import build
+from sgnjax.models.decoder import Decoder
 from sgnjax.models.variants import variant
 from sgnjax.parallel.mesh import make_mesh
 from sgnjax.train import loop, objectives
@@ -148,7 +149,7 @@ def test_masked_tokens_are_counted():
   targets = np.array([[1, -1, 3], [-1, -1, 0]], np.int32)
   logits[0, 2, 3] = 9  # one is right
   logits[0, 0, 1], logits[1, 2, 0] = -9, -9
-  found = objectives.masked_token_sums(jnp.asarray(logits), {'targets': jnp.asarray(targets)})
+  found = objectives.asked_token_sums(jnp.asarray(logits), {'targets': jnp.asarray(targets)})
   assert (found['tokens'], found['correct']) == (3, 1)
   rows, columns = np.nonzero(targets >= 0)
   nats = -log_softmax(logits)[rows, columns, targets[rows, columns]]
@@ -323,3 +324,14 @@ def test_what_is_said_of_masked_tokens():
   said = describe(record | {'unigram': 3.0}, leaky=False)
   assert 'accuracy 25.00%, 2.5000 nats/masked token, 40 masked tokens' in said
   assert 'token frequencies alone: 3.0000 nats/masked token' in said
+
+
+def test_recall_tells_accuracy_and_makes_a_decoder():
+  config = base.get_config().unlock()
+  config.data.task, config.data.name = 'recall', 'recall/mqar'
+  goal = objectives.of(config)
+  assert goal.unit == 'asked_token'
+  assert isinstance(build(config, vocab=9), Decoder)
+  logits_BLV = jnp.asarray(np.eye(9)[[[1, 2, 3]]], jnp.float32)
+  sums = goal.sums(logits_BLV, {'targets': jnp.asarray([[1, -1, 4]])})
+  assert goal.tell(sums)['accuracy'] == 0.5

@@ -17,7 +17,7 @@ from sgnjax import config as config_lib
 from sgnjax.analysis.benchmark import timing
 from sgnjax.analysis.flops import flops
 from sgnjax.analysis.machine import in_words, machine
-from sgnjax.models import build, count
+from sgnjax.models import DECODERS, build, count
 from sgnjax.parallel.feed import place
 from sgnjax.parallel.mesh import make_mesh
 from sgnjax.train import state as state_lib
@@ -59,7 +59,7 @@ class Bare:
 
   @property
   def leaky(self) -> bool:
-    return self.config.data.task == 'lm' and not self.model.causal
+    return self.config.data.task in DECODERS and not self.model.causal
 
   @property
   def tokens(self) -> int:

@@ -1,0 +1,58 @@
+"""Recall tasks, where only what stood far before answers: mixers, lengths and seeds in one sweep.
+
+Command: python launch/main.py --config=configs/recall.py --job=sweep
+  (a part of it: --only=mqar,sgn or --only=context-64,seed-0; one run of it, other sizes:
+  --config.data.name=recall/copying --config.model.mixer=ega without --job=sweep)
+Cost: 3,000 steps of 64 rows of 64 to 256 symbols, 162 runs. Hardware: two CPU cores.
+Result: docs/results/recall.md.
+"""
+
+from configs import base
+
+ROPE = {'model.positions': 'rope'}
+
+
+def get_config():
+  c = base.get_config()
+  c.model.positions = 'rope'
+  c.model.layers = 4
+  c.model.width = 64
+  c.model.heads = 2
+  c.model.context = 64
+  c.model.scan_unroll = 4
+  c.data.name = 'recall/mqar'
+  c.data.task = 'recall'
+  c.train.steps = 3000
+  c.train.batch = 64
+  c.train.log_every = 100
+  c.train.eval_every = 500
+  c.train.checkpoint_every = 1000
+  c.train.keep = 1
+  c.optim.lr = 2e-3
+  c.optim.warmup = 100
+  c.eval.batch = 100
+  return c
+
+
+def sweep():
+  # White noise of width 64 has this spectral entropy on average: about half of random vectors are
+  # above it.
+  chiar = {'model.mixer': 'chiar', 'model.block': 'chiar', 'model.chiar.tau': 0.8246}
+  return {
+    'task': {name: {'data.name': f'recall/{name}'} for name in ('mqar', 'induction', 'copying')},
+    'mixer': {
+      'softmax': {'model.mixer': 'softmax', **ROPE},
+      'ega': {'model.mixer': 'ega', **ROPE},
+      'fourier_qk-fir': {
+        'model.mixer': 'fourier_qk',
+        'model.fourier_qk.kernel': 'taps',
+        'model.fourier_qk.filter': 'morlet',
+        **ROPE,
+      },
+      'chiar': {**chiar, **ROPE},
+      'sgn': {'model.mixer': 'sgn', 'model.positions': 'learned'},
+      'uniform': {'model.mixer': 'uniform', 'model.positions': 'learned'},
+    },
+    'model.context': (64, 128, 256),
+    'seed': (0, 1, 2),
+  }

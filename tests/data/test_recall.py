@@ -1,0 +1,113 @@
+"""Recall tasks: what is asked follows from the row and from nothing else, and never changes."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from configs import base
+from sgnjax.data import pipeline, recall
+from sgnjax.errors import UserError
+
+SMALL = {'train': 40, 'validation': 20}
+
+
+def rows(name: str, context: int = 32, split: str = 'train'):
+  """Lists of words, and {place: word asked for} of each row."""
+  config = base.get_config().unlock()
+  config.data.update(name=name, task='recall')
+  config.model.context = context
+  found = recall.load(config, SMALL)
+  words = np.array(found.tokenizer.words)
+  batch = recall.Asked(found.tokens[split], found.targets[split], context).take(np.arange(20))
+  for tokens_L, targets_L in zip(batch['tokens'], batch['targets'], strict=True):
+    asked = np.flatnonzero(targets_L >= 0)
+    yield list(words[tokens_L]), dict(zip(asked.tolist(), words[targets_L[asked]], strict=True))
+
+
+def test_selective_copying_asks_for_the_symbols_in_order():
+  for words, asked in rows('recall/copying'):
+    arrow = words.index('>')
+    assert arrow == 32 - recall.DATA
+    symbols = [word for word in words[:arrow] if word != '.']
+    assert len(set(symbols)) == recall.DATA
+    assert asked == {arrow + i: symbol for i, symbol in enumerate(symbols)}
+    assert words[arrow + 1 :] == symbols[:-1]
+
+
+def test_induction_asks_for_what_followed_the_trigger():
+  places = set()
+  for words, asked in rows('recall/induction'):
+    first, last = (i for i, word in enumerate(words) if word == '!')
+    assert (last, asked) == (31, {31: words[first + 1]})
+    places.add(first)
+  assert len(places) > 5
+
+
+@pytest.mark.parametrize('context', [16, 31, 64])
+def test_associative_recall_asks_once_for_each_key(context):
+  distances = []
+  for words, asked in rows('recall/mqar', context):
+    pairs = context // 8
+    value = dict(zip(words[: 2 * pairs : 2], words[1 : 2 * pairs : 2], strict=True))
+    assert len(value) == pairs
+    assert {words[i]: answer for i, answer in asked.items()} == value
+    for i, answer in asked.items():
+      assert i >= 2 * pairs
+      assert words[i + 1 : i + 2] in ([answer], [])
+    assert set(words[2 * pairs :]) - {'.'} <= set(value) | set(value.values())
+    distances += [i - 2 * pairs for i in asked]
+  assert np.median(distances) < (context - 2 * pairs) / 2  # the law prefers short ones
+
+
+def test_examples_are_the_same_ones_always_and_others_in_each_split():
+  for name in recall.SETS:
+    first, again, other = (list(rows(name, split=s)) for s in ('train', 'train', 'validation'))
+    assert first == again
+    assert not {' '.join(w) for w, _ in first} & {' '.join(w) for w, _ in other}
+
+
+def test_batches_score_what_is_asked_alone(monkeypatch):
+  monkeypatch.setattr(recall, 'SIZES', SMALL)
+  config = base.get_config().unlock()
+  config.data.update(name='recall/induction', task='recall')
+  config.model.context = 16
+  config.train.batch, config.eval.batch = 8, 16
+  corpus = pipeline.load(config)
+  assert corpus.tokenizer.vocab_size == 2 + 1 + recall.ORDINARY
+  assert abs(corpus.unigram_nats['validation'] - np.log(recall.ORDINARY)) < 0.5
+  batches = list(itertools.islice(pipeline.train_iterator(config, corpus), 5))
+  assert all((b['targets'] >= 0).sum() == 8 for b in batches)
+  seen = {row.tobytes() for b in batches for row in b['tokens']}
+  assert len(seen) == 40  # an epoch
+  assert (
+    sum((b['targets'] >= 0).sum() for b in pipeline.eval_windows(config, corpus, 'validation'))
+    == 20
+  )
+
+
+@pytest.mark.parametrize(
+  ('changes', 'said'),
+  [
+    ({'task': 'lm'}, 'data.task=recall'),
+    ({'name': 'embedded'}, 'recall/mqar'),
+    ({'path': 'x'}, 'data.path'),
+    ({'packing': True}, 'rows of one length'),
+    ({'name': 'recall/mqra'}, "did you mean 'recall/mqar'"),
+  ],
+)
+def test_what_is_refused(changes, said):
+  config = base.get_config().unlock()
+  config.data.update(name='recall/mqar', task='recall')
+  config.data.update(changes)
+  with pytest.raises(UserError) as error:
+    pipeline.load(config)
+  assert said in str(error.value)
+
+
+def test_a_row_that_is_too_short():
+  config = base.get_config().unlock()
+  config.data.update(name='recall/copying', task='recall')
+  config.model.context = 16
+  with pytest.raises(UserError, match='17 or more'):
+    pipeline.load(config)
