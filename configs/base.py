@@ -191,6 +191,14 @@ def get_config() -> ConfigDict:
   c.audit = ConfigDict()
   c.audit.variants = optional(str)  # all, or how their names begin: audits the named variants
 
+  c.scaling = ConfigDict()
+  # what --job=scaling measures: variants of sgnjax/models/variants.py, and numbers of tokens
+  c.scaling.mixers = ('softmax', 'ega-prefix', 'fourier_qk', 'chiar', 'sgn', 'linear')
+  c.scaling.lengths = tuple(4**n for n in range(4, 11))
+  c.scaling.seconds = 20.0  # a step that is likely to take longer is not run
+  c.scaling.memory_gib = 8.0  # nor one whose program holds more
+  c.scaling.devices = 8  # that the length lies over where collectives are counted
+
   c.sample = ConfigDict()
   c.sample.prompt = '\n'
   c.sample.prompts = optional(str)  # a file of prompts, one a line, in the place of `prompt`

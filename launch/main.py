@@ -17,7 +17,7 @@ from sgnjax.parallel import hosts  # noqa: E402
 
 
 def parse(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
-  """The flags, and the `key=value` overrides of the config."""
+  """The flags, with `runs` those of job compare, and the `key=value` overrides of the config."""
   jobs = '\n'.join(f'  {name:<10} {what}' for name, what in JOBS.items())
   parser = argparse.ArgumentParser(
     prog='python launch/main.py',
@@ -31,9 +31,12 @@ def parse(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
   parser.add_argument('--job', default='train', help='what to do (default: train)')
   parser.add_argument('--only', default='', help='job sweep: words,in,the,names of its points')
   flags, rest = parser.parse_known_args(argv)
-  overrides = []
+  overrides, flags.runs = [], []
   rest = iter(rest)
   for flag in rest:
+    if flags.job == 'compare' and not flag.startswith('-'):
+      flags.runs.append(flag)
+      continue
     if not flag.startswith('--config.'):
       raise UserError(
         f"argument '{flag}' is not known"
@@ -66,11 +69,16 @@ def find_config(flags: argparse.Namespace, overrides: list[str]):
 def main(argv: list[str] | None = None) -> int:
   try:
     flags, overrides = parse(sys.argv[1:] if argv is None else argv)
-    config, workdir = (None, None) if flags.job == 'list' else find_config(flags, overrides)
+    if flags.job in ('list', 'compare'):
+      config, workdir = None, None
+    else:
+      config, workdir = find_config(flags, overrides)
     module = f'sgnjax.jobs.{flags.job}'
     if flags.job in TOGETHER:
       with hosts.connected(config.hosts):
         return importlib.import_module(module).run(config, workdir)
+    if flags.job == 'compare':
+      return importlib.import_module(module).run(flags.runs, Path(flags.workdir or 'runs/compare'))
     if config is not None:
       hosts.check_alone(flags.job, config.base.hosts if flags.job == 'sweep' else config.hosts)
     return importlib.import_module(module).run(config, workdir)

@@ -22,6 +22,7 @@ RESUME_FREE = (
   'benchmark.',
   'sample.',
   'score.',
+  'scaling.',
   'mesh.',
   'hosts.',
   'target',

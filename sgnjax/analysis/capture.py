@@ -1,14 +1,14 @@
 """What the layers of a trained model do on real text: one forward pass, then its pictures."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from matplotlib.figure import Figure
 from ml_collections import ConfigDict
 
 from sgnjax.analysis import plots
+from sgnjax.analysis.page import Picture
 from sgnjax.mixers import Mixer
 from sgnjax.mixers.chiar import Routed
 from sgnjax.mixers.ega import EGA
@@ -22,14 +22,6 @@ from sgnjax.train.log import mark
 WINDOWS = 4
 SHOWN = 128  # tokens of text in a strip
 _HARD = ' Without training it is cut: above 1/2 a token takes the layer, else its input.'
-
-
-class Picture(NamedTuple):
-  """A figure, the file name it is saved under, and a sentence that says how to read it."""
-
-  name: str
-  figure: Figure
-  caption: str
 
 
 def capture(config: ConfigDict, params: Any, inputs: np.ndarray, *, vocab: int):
@@ -169,7 +161,12 @@ def _fourier_qk(mixer, response_HKF, centre_HK, leaky: bool) -> list[Picture]:
   if centre_HK is not None and mixer.learned:
     start = ', '.join(f'{b / mixer.context:.3g}' for b in mixer.bins)
     said.append(f'Filters began at {start} cycles per token.')
-  return [Picture('filters', figure, ' '.join(said))]
+  drawn = [Picture('filters', figure, ' '.join(said))]
+  if centre_HK is not None and mixer.learned:
+    figure = plots.periods({i: 1 / c for i, c in centre_HK.items()}, leaky=leaky)
+    said = 'One over the learned centre of each filter; heads of a layer stand side by side.'
+    drawn.append(Picture('periods', figure, said))
+  return drawn
 
 
 def _ega(mixer, gate_BHL, pieces_BL, leaky: bool) -> list[Picture]:

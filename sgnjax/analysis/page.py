@@ -1,6 +1,14 @@
 """Pieces of a self-contained HTML page."""
 
+import base64
 import html
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from matplotlib.figure import Figure
+
+from sgnjax.analysis.plots.style import save
 
 STYLE = """
 :root { color-scheme: light; --ink: #1a1a1a; --soft: #5a5a5a; --line: #d9d9d9; --paper: #f6f6f4;
@@ -32,6 +40,14 @@ summary { cursor: pointer; color: var(--blue); }
 """
 
 
+class Picture(NamedTuple):
+  """A figure, the file name it is saved under, and a sentence that says how to read it."""
+
+  name: str
+  figure: Figure
+  caption: str
+
+
 def escape(text) -> str:
   """Any value as text of a page."""
   return html.escape(str(text))
@@ -47,3 +63,25 @@ def table(rows, head=()) -> str:
   top = '<tr>' + ''.join(f'<th>{cell}</th>' for cell in head) + '</tr>\n' if head else ''
   body = '\n'.join('<tr>' + ''.join(f'<td>{c}</td>' for c in row) + '</tr>' for row in rows)
   return f'<div class="wide"><table>\n{top}{body}\n</table></div>'
+
+
+def image(picture: Picture, folder: Path) -> str:
+  """Saves the picture in the folder; gives it as a part of a page that needs no other file."""
+  path = save(picture.figure, folder / f'{picture.name}.png')
+  data = base64.b64encode(path.read_bytes()).decode('ascii')
+  alt = picture.figure.get_suptitle()
+  return (
+    f'<figure><img src="data:image/png;base64,{data}" alt="{escape(alt)}">'
+    f'<figcaption>{escape(picture.caption)}</figcaption></figure>'
+  )
+
+
+def whole(title: str, parts: Iterable[str]) -> str:
+  """The page of these parts; empty ones are left out."""
+  return (
+    '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+    '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+    f'<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n'
+    + '\n'.join(filter(None, parts))
+    + '\n</body>\n</html>\n'
+  )

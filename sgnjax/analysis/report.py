@@ -1,6 +1,5 @@
 """The report of a run: one self-contained page, and its pictures as files."""
 
-import base64
 import json
 import os
 import platform
@@ -11,9 +10,10 @@ from statistics import median
 import jax
 
 from sgnjax import audit, config
-from sgnjax.analysis import answers, plots
-from sgnjax.analysis.capture import Picture, capture, pictures, windows
-from sgnjax.analysis.page import STYLE, escape, section, table
+from sgnjax.analysis import activations, answers, plots
+from sgnjax.analysis.capture import capture, pictures, windows
+from sgnjax.analysis.history import history
+from sgnjax.analysis.page import Picture, escape, image, section, table, whole
 from sgnjax.data import pipeline
 from sgnjax.decode.text import write
 from sgnjax.errors import UserError
@@ -52,8 +52,7 @@ def report(workdir: str | Path) -> Path:
   drawn, missing, origin = _pictures(settings, params, tokenizer, records, evaluations, leaky)
   folder = workdir / 'pictures'
   folder.mkdir(exist_ok=True)
-  images = [_image(picture, plots.save(picture.figure, folder / f'{picture.name}.png'))
-            for picture in drawn]  # fmt: skip
+  images = [image(picture, folder) for picture in drawn]
   mixers = dict.fromkeys(name.split('_')[0] if name.startswith('chiar') else name
                          for name, _ in model.layers())  # fmt: skip
   what = ' + '.join(NAMES.get(name, name) for name in mixers)
@@ -74,25 +73,9 @@ def report(workdir: str | Path) -> Path:
     section('Speed and size', _speed(records, settings, leaky), _parameters(model, params)),
     section('How to get this again', _origin(workdir, settings)),
   ]
-  page = (
-    '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-    '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-    f'<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n'
-    + '\n'.join(filter(None, parts))
-    + '\n</body>\n</html>\n'
-  )
   path = workdir / 'report.html'
-  write_atomically(path, page)
+  write_atomically(path, whole(title, parts))
   return path
-
-
-def _image(picture: Picture, path: Path) -> str:
-  data = base64.b64encode(path.read_bytes()).decode('ascii')
-  alt = picture.figure.get_suptitle()
-  return (
-    f'<figure><img src="data:image/png;base64,{data}" alt="{escape(alt)}">'
-    f'<figcaption>{escape(picture.caption)}</figcaption></figure>'
-  )
 
 
 def _audit(workdir: Path, settings, tokenizer) -> dict:
@@ -136,8 +119,10 @@ def _pictures(settings, params, tokenizer, records, evaluations, leaky):
     inputs = tokens_BL = windows(corpus.splits[settings.eval.split], settings.model.context)
   model, debug = capture(settings, params, inputs, vocab=vocab)
   shown = pictures(model, debug, tokens_BL, tokenizer, leaky=leaky)
+  pieces = [tokenizer.decode([t]) for t in tokens_BL[0].tolist()]
+  alike = activations.pictures(debug, pieces, leaky=leaky)
   none = '' if shown else '<p>These layers have no gate, no filter and no route to show.</p>'
-  return drawn + shown, none, corpus.source
+  return drawn + history(records, leaky=leaky) + shown + alike, none, corpus.source
 
 
 def _banner(leaky: bool) -> str:

@@ -13,7 +13,7 @@ and the symbol that came after it is asked for. Source: induction heads, ibid.
 
 `recall/mqar`: pairs of a key and a value, then each key once more among filler, at distances from a
 power law, where its value is asked for. Source: multi-query associative recall, Arora et al.,
-"Zoology" (2023), section 3.2 and appendix E; keys are 64 here (their vocabulary is 8,192), the
+"Zoology" (2023), section 3.2 and appendix E; keys are 16 here (their vocabulary is 8,192), the
 exponent is that of their code, and filler takes the place of random tokens.
 """
 
@@ -31,7 +31,7 @@ from sgnjax.errors import UserError, check_choice
 SIZES = {'train': 50_000, 'validation': 1_000, 'test': 1_000}
 DATA, SYMBOLS = 8, 32  # of copying
 ORDINARY = 16  # of induction
-KEYS, POWER = 64, 0.01  # of mqar: keys, as many values, and the law's exponent plus 1
+KEYS, POWER = 16, 0.01  # of mqar: keys, as many values, and the law's exponent plus 1
 FILLER, ARROW, TRIGGER = '.', '>', '!'
 
 

@@ -12,6 +12,9 @@ JOBS = {
   'score': 'log-probabilities of a text (score.text or score.path)',
   'benchmark': 'step time and share of the matrix rate; benchmark.parts: all else that is timed',
   'sweep': 'train every point of the grid that the config names, and tell all in one table',
+  'scaling': 'time, memory, FLOPs and collectives against the length, for every mixer',
+  'compare': 'runs side by side on one page: --job=compare RUN_A RUN_B ...',
+  'leakage': 'the shuffled gap of the workdir beside the audit of its weights',
   'list': 'the configs there are, one line each',
 }
 TOGETHER = ('train', 'eval', 'benchmark')  # run in several processes where several are started

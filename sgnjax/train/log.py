@@ -9,7 +9,8 @@ the second step of a process; pauses left out), and the model's own metrics (int
 
 `evaluation`: `split`, `protocol`, `stride` (fresh tokens a window, where windows slide), `loss`,
 `perplexity`, `word_perplexity` (of a text in words, under tokens that are none), `bits_per_byte`,
-`bits_per_character`, `tokens`, `unigram` and `unigram_bits_per_byte` (of token frequencies alone).
+`bits_per_character`, `tokens`, `unigram` and `unigram_bits_per_byte` (of token frequencies alone);
+`learned`: mean, lowest and highest of what mechanisms learn (`sgnjax.train.learned`).
 
 Tasks mlm, recall and classify: `masked_tokens`, `asked_tokens` or `examples` in place of `tokens`,
 in rates too; `accuracy` in place of perplexity and bits; an evaluation of classify has what

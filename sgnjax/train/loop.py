@@ -20,7 +20,7 @@ from sgnjax.parallel import feed
 from sgnjax.parallel.agree import Votes, check_same, check_shared, first, of_first, wait_for_all
 from sgnjax.parallel.hosts import say_when_lost
 from sgnjax.parallel.mesh import make_mesh, row_shards
-from sgnjax.train import objectives, tasks
+from sgnjax.train import learned, objectives, tasks
 from sgnjax.train import state as state_lib
 from sgnjax.train.before import check_same_run, check_settings
 from sgnjax.train.checkpoint import Checkpoints, check_same_tokenizer, committed
@@ -159,6 +159,7 @@ class _Run:
       name: make_eval_step(model, mesh, objectives.of(task.config).sums, task.head)
       for name, task in sets.items()
     }
+    self.learned = learned.reader(self.state.params)
     self.finite = jax.jit(
       lambda tree: jnp.all(jnp.stack([jnp.all(jnp.isfinite(a)) for a in jax.tree.leaves(tree)]))
     )
@@ -262,6 +263,7 @@ class _Run:
         self._not_finite(self.step, f'{record["split"]} loss {record["loss"]}{mark(self.leaky)}')
       if name == main:
         loss = record['loss']
+        record |= {'learned': found} if (found := self.learned(self.state.params)) else {}
       else:
         record |= {'kind': 'mixture', 'set': name}
       self.jsonl.write(record)

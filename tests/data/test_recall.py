@@ -1,11 +1,13 @@
 """Recall tasks: what is asked follows from the row and from nothing else, and never changes."""
 
 import itertools
+import json
 
 import numpy as np
 import pytest
 
 from configs import base
+from sgnjax.analysis import recall as recall_page
 from sgnjax.data import pipeline, recall
 from sgnjax.errors import UserError
 
@@ -111,3 +113,23 @@ def test_a_row_that_is_too_short():
   config.model.context = 16
   with pytest.raises(UserError, match='17 or more'):
     pipeline.load(config)
+
+
+def test_the_page_of_a_sweep(tmp_path):
+  rows = [
+    {'state': 'finished' if seed < 2 else 'to come', 'accuracy': accuracy - seed / 100,
+     'labels': {'task': task, 'mixer': mixer, 'model.context': str(n), 'seed': str(seed)}}
+    for task in ('mqar', 'copying')
+    for mixer, accuracy in (('softmax', 1.0), ('uniform', 0.1))
+    for n in (32, 64)
+    for seed in range(3)
+  ]  # fmt: skip
+  (tmp_path / 'sweep.json').write_text(json.dumps(rows))
+  (tmp_path / 'docs' / 'results').mkdir(parents=True)
+  path = tmp_path / 'docs' / 'results' / 'recall.md'
+  recall_page.main([str(tmp_path), str(path)])
+  text = path.read_text()
+  assert '| softmax | **99.5% (99.0% to 100.0%)** | **99.5%' in text
+  assert '| uniform | 9.5% (9.0% to 10.0%) |' in text
+  assert 'reaches 34.0% at most' in text
+  assert (tmp_path / 'docs' / 'pictures' / 'recall.png').is_file()

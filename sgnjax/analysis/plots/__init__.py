@@ -1,5 +1,6 @@
 """Pictures: what all of them share, those of a run, and panels for everything else."""
 
+from sgnjax.analysis.plots.activations import periods, power_spectra, scalograms
 from sgnjax.analysis.plots.runs import (
   attention_by_piece,
   attention_shares,
@@ -20,6 +21,9 @@ __all__ = [
   'kernels',
   'loss_curves',
   'meta_gate',
+  'periods',
+  'power_spectra',
   'save',
+  'scalograms',
   'text_heat',
 ]

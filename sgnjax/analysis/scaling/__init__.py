@@ -1,0 +1,1 @@
+"""What a longer sequence costs, mixer by mixer: measured, and continued by a fitted law."""

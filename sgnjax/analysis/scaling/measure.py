@@ -1,0 +1,152 @@
+"""Time, memory, FLOPs and collectives of a training step against the length, for several mixers.
+
+One row of random tokens. What a program holds and sends is asked of the compiler, and FLOPs of the
+formulas, at every length; steps are timed on one device as far as budget and memory go. Records
+are lines of scaling.jsonl, so that what was measured is not measured again.
+"""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+
+from sgnjax import config as config_lib
+from sgnjax.analysis import flops, layout, targets
+from sgnjax.analysis.scaling.law import fit
+from sgnjax.errors import UserError, nearest
+from sgnjax.models import build
+from sgnjax.models.variants import VARIANTS, variant
+from sgnjax.parallel.feed import place
+from sgnjax.parallel.mesh import make_mesh
+from sgnjax.train import state as state_lib
+from sgnjax.train.loop import use_compile_cache
+from sgnjax.train.optim import make_optimiser
+
+FILE = 'scaling.jsonl'
+STEPS, ENOUGH = 7, 3.0  # timed steps at most, and seconds after which fewer will do
+GIB = 2**30
+FREE = ('scaling.', 'train.compile_cache')  # what does not change a measurement
+
+
+def check(config: ConfigDict) -> None:
+  """Raises UserError for mixers, lengths and sizes that cannot be measured."""
+  s = config.scaling
+  for name in s.mixers:
+    if name not in VARIANTS:
+      raise UserError(f"scaling.mixers: '{name}' is no variant" + nearest(name, VARIANTS))
+  if config.data.task != 'lm' or not config.model.vocab:
+    raise UserError('scaling is of language models, with model.vocab set: no text is read')
+  if not s.lengths or any(type(n) is not int or n < 2 for n in s.lengths):
+    raise UserError(f'scaling.lengths={s.lengths}: expected whole numbers of tokens')
+  if s.devices < 1:
+    raise UserError(f'scaling.devices={s.devices}: expected at least 1')
+
+
+def of_length(config: ConfigDict, mixer: str, length: int, devices: int) -> ConfigDict:
+  """The config with that mixer and context, one row, its length over so many devices."""
+  twin = variant(config, mixer).copy_and_resolve_references().unlock()
+  twin.model.context = length
+  twin.train.batch, twin.train.accumulation = 1, 1
+  for axis in ('data', 'fsdp', 'tensor', 'sequence'):
+    twin.mesh[axis] = devices if axis == 'sequence' else 1
+  return twin.lock()
+
+
+def read(workdir: Path, config: ConfigDict) -> list[dict]:
+  """The records of this config that lie in the workdir."""
+  path = Path(workdir) / FILE
+  lines = path.read_text(encoding='utf-8').splitlines() if path.is_file() else []
+  found = [json.loads(line) for line in lines if line.endswith('}')]
+  return [r for r in found if r['model'] == _model(config)]
+
+
+def _model(config: ConfigDict) -> str:
+  """A hash of what is measured, whichever mixers and lengths are asked for."""
+  keys = {k: v for k, v in config_lib.flat(config).items() if not k.startswith(FREE)}
+  return config_lib.fingerprint(ConfigDict({k.replace('.', '/'): v for k, v in keys.items()}))
+
+
+def measure(config: ConfigDict, workdir: Path) -> Iterator[dict]:
+  """Makes the records that are missing and yields each once it is written."""
+  check(config)
+  s, target = config.scaling, targets.find(f'cpu-{config.scaling.devices}')
+  targets.prepare(target)
+  if config.train.compile_cache:
+    use_compile_cache()
+  known = read(workdir, config)
+  have = {(r['kind'], r['mixer'], r['length']) for r in known}
+  with (Path(workdir) / FILE).open('a', encoding='utf-8') as file:
+    for kind, make in KINDS.items():
+      for length in sorted(s.lengths)[:: EVERY.get(kind, 1)]:
+        for mixer in s.mixers:
+          if (kind, mixer, length) in have:
+            continue
+          record = {'kind': kind, 'mixer': mixer, 'length': length, 'model': _model(config)}
+          record |= make(config, mixer, length, known)
+          file.write(json.dumps(record) + '\n')
+          file.flush()
+          known.append(record)
+          yield record
+
+
+def _program(config: ConfigDict, mixer: str, length: int, known: list[dict]) -> dict:
+  """FLOPs of a step, and bytes that one device alone would hold."""
+  one = of_length(config, mixer, length, 1)
+  work = flops.flops(one, batch=1, length=length, training=True)
+  found = {'flops': sum(work.values())}
+  start = time.perf_counter()
+  compiled = layout.lower(one, make_mesh(one, jax.devices()[:1])).compile()
+  found['peak'] = layout.Program(0, **layout.buffers(compiled)).peak
+  return found | {'compile_seconds': time.perf_counter() - start}
+
+
+def _several(config: ConfigDict, mixer: str, length: int, known: list[dict]) -> dict:
+  """Bytes that one of several devices sends, by kind, and holds; or why it cannot be."""
+  devices = config.scaling.devices
+  try:
+    program = layout.program(
+      of_length(config, mixer, length, devices), targets.find(f'cpu-{devices}')
+    )
+  except UserError as error:
+    return {'refused': str(error)}
+  sent: dict[str, float] = {}
+  for c in program.collectives:
+    sent[c.kind] = sent.get(c.kind, 0) + c.times * c.moved
+  return {'collectives': sent, 'peak_of_several': program.peak}
+
+
+def _time(config: ConfigDict, mixer: str, length: int, known: list[dict]) -> dict:
+  """Median seconds of a step, or why none was run."""
+  s = config.scaling
+  own = [r for r in known if r['mixer'] == mixer]
+  peak = next(r['peak'] for r in own if r['kind'] == 'program' and r['length'] == length)
+  if peak > s.memory_gib * GIB:
+    return {'skipped': f'{peak / GIB:,.1f} GiB, more than scaling.memory_gib={s.memory_gib:g}'}
+  before = [r for r in own if r['kind'] == 'time' and 'seconds' in r and r['length'] < length]
+  law = fit([r['length'] for r in before], [r['seconds'] for r in before], 2)
+  if law is not None and law(length) > s.seconds:
+    return {'skipped': f'{law(length):,.0f} s by the law, more than scaling.seconds={s.seconds:g}'}
+  one = of_length(config, mixer, length, 1)
+  mesh = make_mesh(one, jax.devices()[:1])
+  step = layout.lower(one, mesh).compile()
+  state = state_lib.create(one, build(one), make_optimiser(one), mesh)
+  tokens_T = np.random.default_rng(0).integers(0, one.model.vocab, length + 1, np.int32)
+  batch = place({'tokens': tokens_T[None, :-1], 'targets': tokens_T[None, 1:]}, mesh)
+  took: list[float] = []
+  while len(took) < STEPS + 1 and sum(took) < ENOUGH:
+    start = time.perf_counter()
+    state, metrics = step(state, batch)
+    jax.block_until_ready((state, metrics))
+    took.append(time.perf_counter() - start)
+  took = took[1:] or took  # the first touches memory anew
+  return {'seconds': median(took), 'steps': len(took)}
+
+
+# What is measured, in this order; and every how many lengths, where not at each.
+KINDS = {'program': _program, 'several': _several, 'time': _time}
+EVERY = {'several': 3}
