@@ -20,8 +20,8 @@ def language_model(config: ConfigDict, workdir: Path, verb: str) -> tuple[Decode
   trained, params, tokenizer, step = load_params(workdir)
   if trained.data.task != 'lm':
     raise UserError(
-      f"workdir '{workdir}' holds an encoder (data.task={trained.data.task}), which writes no text "
-      'and gives texts no probability'
+      f"workdir '{workdir}' writes no text and gives none a probability: it is of "
+      f'data.task={trained.data.task}'
     )
   changed = config_lib.differences({'model': trained.model.to_dict()},
                                    {'model': config.model.to_dict()})  # fmt: skip
