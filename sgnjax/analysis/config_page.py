@@ -50,7 +50,7 @@ def keys(text: str) -> Iterator[tuple[str, str]]:
     if line.startswith('#'):
       above.append(line.lstrip('# '))
       continue
-    found = re.match(r"c\.([\w.]+) = ('[^']*'|[^#']*)\s*(?:#\s*(.*))?$", line)
+    found = re.match(r'c\.([\w.]+) = (.*?)(?:\s+#\s*(.*))?$', line)
     if found and 'ConfigDict' not in found[2]:
       yield found[1], ' '.join([*above, found[3] or '']).strip()
     above = []
