@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))  # configs import `configs.base`
+if (ROOT / 'sgnjax').is_dir():  # a checkout, installed or not
+  sys.path.insert(0, str(ROOT))
 
 from sgnjax import config as config_lib  # noqa: E402
 from sgnjax import grid  # noqa: E402

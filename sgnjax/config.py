@@ -15,6 +15,9 @@ from ml_collections import ConfigDict, config_dict
 
 from sgnjax.errors import UserError, nearest
 
+HERE = Path(__file__).resolve().parent
+# The configs that come with the library: beside it in a checkout, inside it where it is installed.
+CONFIGS = (HERE if (HERE / 'configs').is_dir() else HERE.parent) / 'configs'
 # What may change between the two halves of a resumed run: nothing that touches the numbers, but for
 # the rounding of another mesh.
 RESUME_FREE = (
@@ -59,11 +62,13 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> ConfigDict:
 def call(path: str | Path, function: str):
   """What a function of the config file at `path` returns. Raises UserError as `load` does."""
   path = Path(path)
+  shipped = CONFIGS.parent / path  # 'configs/quickstart.py', from any folder
+  if not os.path.isfile(path) and path.parts[:1] == ('configs',) and os.path.isfile(shipped):
+    path = shipped
   if not os.path.isfile(path):  # Path.is_file() raises for a name too long
-    folder = path.parent if os.path.isdir(path.parent) else Path('configs')
-    names = [
-      str(f) for f in sorted(folder.glob('*.py')) if f.name not in ('__init__.py', 'base.py')
-    ]
+    folder = path.parent if os.path.isdir(path.parent) else CONFIGS
+    files = [f for f in sorted(folder.glob('*.py')) if f.name not in ('__init__.py', 'base.py')]
+    names = [str(f.relative_to(CONFIGS.parent) if folder == CONFIGS else f) for f in files]
     raise UserError(
       f"config file '{path}' does not exist" + (nearest(str(path), names) if names else '')
     )
@@ -71,6 +76,8 @@ def call(path: str | Path, function: str):
   if spec is None or spec.loader is None:
     raise UserError(f"config file '{path}' is not a Python file (expected a name that ends in .py)")
   module = importlib.util.module_from_spec(spec)
+  beside = str(CONFIGS.parent)  # a config says `from configs import base`
+  sys.path.insert(0, beside)
   try:
     spec.loader.exec_module(module)
     if not hasattr(module, function):
@@ -80,6 +87,9 @@ def call(path: str | Path, function: str):
     raise
   except Exception as error:
     raise UserError(f"config file '{path}'{_line(path)}: {_reason(error)}") from error
+  finally:
+    if beside in sys.path:
+      sys.path.remove(beside)
 
 
 def _line(path: Path) -> str:

@@ -3,11 +3,14 @@
 import ast
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+import setuptools
 
-PACKAGE = Path(__file__).parent.parent / 'sgnjax'
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / 'sgnjax'
 EVERYONE = {'errors', 'config', 'grid'}
 MAY = {
   'ops': set(),
@@ -72,3 +75,9 @@ def test_the_command_line_answers_before_jax_is_imported():
   )
   assert done.returncode == 0, done.stderr
   assert "did you mean 'model.width'?" in done.stderr
+
+
+def test_a_wheel_holds_every_package():
+  told = tomllib.loads((ROOT / 'pyproject.toml').read_text())['tool']['setuptools']
+  found = setuptools.find_packages(str(ROOT), include=['sgnjax*'])
+  assert told['packages'] == sorted([*found, *told['package-dir']])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sgnjax import config as config_lib
 
-BASE = Path(__file__).resolve().parents[2] / 'configs' / 'base.py'
+BASE = config_lib.CONFIGS / 'base.py'
 GROUPS = {
   '': 'A run',
   'model': 'The model',

@@ -25,7 +25,6 @@ from sgnjax.models import build
 from sgnjax.ops.backend import assumed
 from sgnjax.parallel.mesh import AXES
 
-CONFIGS = Path(__file__).parents[2] / 'configs'
 CHIPS = ('h100', 'h200', 'v5e', 'v5p')
 ROWS = (
   16  # rows a device where the batch grows with the machine, and of 8 devices where it does not
@@ -138,7 +137,7 @@ def sgn(length: int) -> ConfigDict:
     *('model.mixer=sgn', 'model.sgn.retained=1024', 'model.dtype=bfloat16', 'model.remat=all'),
     *(f'model.context={length}', f'train.batch={TOKENS // length}'),
   ]
-  return config_lib.load(CONFIGS / 'quickstart.py', changes)
+  return config_lib.load(config_lib.CONFIGS / 'quickstart.py', changes)
 
 
 def mebibytes(found: Iterable[Collective], kind: str) -> str:
@@ -226,7 +225,7 @@ def as_compiled() -> list[str]:
   head = ['step', 'program', *SENT, 'GiB']
   lines = ['| ' + ' | '.join(head) + ' |', '|' + ' --- |' * 2 + ' ---: |' * (len(head) - 2)]
   for file, target, mesh in LIBTPU:
-    config = config_lib.load(CONFIGS / f'{file}.py')
+    config = config_lib.load(config_lib.CONFIGS / f'{file}.py')
     for words, given in (('partitioned', None), ('libtpu', target)):
       print(f'  {file} on {target}: {words}', flush=True)
       m = measure(config, mesh, given)
@@ -242,7 +241,7 @@ def parts(configs: Sequence[str]) -> Iterator[str]:
   yield HEAD
   for file in configs:
     print(file, flush=True)
-    config = config_lib.load(CONFIGS / f'{file}.py')
+    config = config_lib.load(config_lib.CONFIGS / f'{file}.py')
     t, m = config.train, config.model
     yield f'## {file}'
     yield (

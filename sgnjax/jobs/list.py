@@ -1,9 +1,8 @@
 """Lists the configs: name and first line of the docstring."""
 
 import ast
-from pathlib import Path
 
-CONFIGS = Path(__file__).resolve().parents[2] / 'configs'
+from sgnjax.config import CONFIGS
 
 
 def run(config=None, workdir=None) -> int:

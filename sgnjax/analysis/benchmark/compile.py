@@ -17,7 +17,6 @@ from jax.experimental.compilation_cache import compilation_cache
 
 from sgnjax import config as config_lib
 from sgnjax.analysis import layout
-from sgnjax.analysis.benchmark import scaffold
 from sgnjax.analysis.benchmark.page import Row
 from sgnjax.analysis.benchmark.settings import Settings
 from sgnjax.errors import UserError
@@ -65,7 +64,7 @@ def _first_step(folder: Path, number: int, name: str, sizes: dict[str, int]) -> 
     process = subprocess.Popen(
       [
         *(sys.executable, ROOT / 'launch' / 'main.py', f'--workdir={workdir}'),
-        *(f'--config={scaffold.CONFIGS / "quickstart.py"}', f'--config.model.mixer={name}'),
+        *(f'--config={config_lib.CONFIGS / "quickstart.py"}', f'--config.model.mixer={name}'),
         *('--config.mesh.data=1', *flags),
       ],
       env=environment | {'XDG_CACHE_HOME': str(folder / 'cache')},
@@ -99,7 +98,7 @@ def layers(
   found = {}
   for count in counts:
     changes = [f'model.layers={count}', 'mesh.fsdp=1', 'train.batch=8', *overrides]
-    config = config_lib.load(scaffold.CONFIGS / 'chiar_400m.py', changes)
+    config = config_lib.load(config_lib.CONFIGS / 'chiar_400m.py', changes)
     start = time.perf_counter()
     lowered = layout.lower(config, make_mesh(config))
     traced = time.perf_counter() - start

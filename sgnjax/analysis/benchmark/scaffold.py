@@ -1,6 +1,5 @@
 """The model that most parts measure: a decoder of 6 layers, width 256, on random tokens."""
 
-from pathlib import Path
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -8,7 +7,6 @@ from ml_collections import ConfigDict
 from sgnjax import config as config_lib
 from sgnjax.models.variants import variant
 
-CONFIGS = Path(__file__).parents[3] / 'configs'
 SIZES = {'layers': 6, 'heads': 8, 'width': 256, 'vocab': 65}
 TOKENS = 16 * 256  # a step, where a context is no longer than that
 FULL = {'fourier_qk.taps': 128, 'chiar.route_window': 128}  # named variants are small otherwise
@@ -21,7 +19,9 @@ def config(
 
   batch: None for `TOKENS` a step, or one row. changes: keys of config.model, in place of `SIZES`.
   """
-  found = config_lib.load(CONFIGS / 'quickstart.py').copy_and_resolve_references().unlock()
+  found = (
+    config_lib.load(config_lib.CONFIGS / 'quickstart.py').copy_and_resolve_references().unlock()
+  )
   found.mesh.data = 1
   found.train.batch = batch or max(1, TOKENS // context)
   found.model.update(SIZES | {'context': context, 'dtype': dtype, 'dropout': 0.0})

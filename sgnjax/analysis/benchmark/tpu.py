@@ -13,7 +13,7 @@ from ml_collections import ConfigDict
 
 from sgnjax import config as config_lib
 from sgnjax.analysis import layout, roofline, targets
-from sgnjax.analysis.benchmark import scaffold, timing
+from sgnjax.analysis.benchmark import timing
 from sgnjax.analysis.benchmark.page import Row
 from sgnjax.analysis.benchmark.settings import Settings
 from sgnjax.analysis.collectives import collectives
@@ -116,7 +116,7 @@ def chiar(
   for kind in kinds:
     changes = [f'model.context={context}', 'train.batch=32', 'model.remat=all']
     changes += [f'model.chiar.dispatch={kind}', *overrides]
-    config = config_lib.load(scaffold.CONFIGS / 'chiar_400m.py', changes)
+    config = config_lib.load(config_lib.CONFIGS / 'chiar_400m.py', changes)
     yield _row({'dispatch': kind}, config, targets.find(target))
   yield COUNTED
 
@@ -142,7 +142,7 @@ def sgn(
       *('model.sgn.retained=1024', 'model.dtype=bfloat16', 'model.remat=all', 'mesh.data=1'),
       *(f'model.context={length}', f'train.batch={max(1, tokens // length)}', *overrides),
     ]
-    config = config_lib.load(scaffold.CONFIGS / 'quickstart.py', changes)
+    config = config_lib.load(config_lib.CONFIGS / 'quickstart.py', changes)
     yield _row({'length': length}, config, targets.find('v5e-1'))
   yield COUNTED
 

@@ -5,8 +5,6 @@ SGN: "35 % fewer FLOPs than the Transformer" at 12 layers, width 768, 512 tokens
 layers that route.
 """
 
-from pathlib import Path
-
 from ml_collections import ConfigDict
 
 from sgnjax import config as config_lib
@@ -14,7 +12,6 @@ from sgnjax.analysis import flops
 from sgnjax.models import build
 from sgnjax.ops.backend import assumed
 
-CONFIGS = Path(__file__).resolve().parents[3] / 'configs'
 HEAD = ('head', 'loss', 'embedding', 'positions')  # what is no layer
 PROJECTIONS = ('q, k, v projections', 'output projection')
 ATTENTION = (*PROJECTIONS, 'scores', 'softmax', 'weighted values', 'rope')
@@ -23,7 +20,7 @@ Terms = dict[str, float]
 
 
 def read(name: str, *overrides: str) -> ConfigDict:
-  return config_lib.load(CONFIGS / f'{name}.py', overrides)
+  return config_lib.load(config_lib.CONFIGS / f'{name}.py', overrides)
 
 
 def forward(config: ConfigDict, kind: str = 'cpu') -> Terms:

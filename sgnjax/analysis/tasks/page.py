@@ -70,7 +70,7 @@ def finished(task: Task, model: str, runs: Path) -> bool:
   if not (workdir / 'config.json').exists():
     return False
   file, *changes = (flag.removeprefix('--config') for flag in task.flags(model, ''))
-  config = config_lib.load(ROOT / file[1:], [change[1:] for change in changes])
+  config = config_lib.load(file[1:], [change[1:] for change in changes])
   stored = config_lib.stored(workdir)
   if config_lib.differences(stored, config, (*config_lib.RESUME_FREE, 'data.path')):
     return False
