@@ -72,7 +72,7 @@ def utilisation(settings: Settings) -> Iterator[Row | str]:
       }
       del bare
   peak = 'no data sheet of this device' if chip is None else f'{chip.flops / 1e12:,.0f} TFLOP/s'
-  yield f'Peak: {peak}, bfloat16, dense. Convention: {CONVENTION}'
+  yield f'Peak: {peak}, bfloat16, dense. Convention: {CONVENTION} Scores are counted L x L.'
 
 
 def _that_fits(config: ConfigDict) -> Bare | None:

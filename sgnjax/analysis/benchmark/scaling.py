@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from sgnjax import config as config_lib
 from sgnjax.analysis.benchmark import scaffold, timing
 from sgnjax.analysis.benchmark.page import Row
 from sgnjax.analysis.benchmark.settings import Settings
@@ -54,14 +55,16 @@ def loop(
   from sgnjax.train.loop import train
 
   for name in ('softmax', 'sgn'):
-    config = scaffold.config(name, context=context, **sizes).unlock()
     every = max(1, steps // 6)
-    # `train` takes the vocabulary from the text: the bare step must have the same.
-    config.train.update(steps=steps, log_every=every, eval_every=steps, progress=False)
-    config.train.update(checkpoint_every=steps, compile_cache=False)
-    config.eval.update(protocol='paper', batches=1)
-    config.optim.warmup = 1
-    config.model.vocab = None
+    # No vocabulary is set: `train` takes it from the text, and the bare step then has the same.
+    model = scaffold.SIZES | sizes | {'mixer': name, 'context': context, 'vocab': 'none'}
+    own = {'batch': scaffold.TOKENS // context, 'steps': steps, 'log_every': every}
+    own |= {'eval_every': steps, 'checkpoint_every': steps}
+    changes = ['mesh.data=1', 'optim.warmup=1', 'eval.protocol=paper', 'eval.batches=1']
+    changes += ['train.progress=false', 'train.compile_cache=false']
+    changes += [f'model.{key}={value}' for key, value in model.items()]
+    changes += [f'train.{key}={value}' for key, value in own.items()]
+    config = config_lib.load(scaffold.CONFIGS / 'quickstart.py', changes)
     bare, looped, inside = None, [], []
     for _ in range(runs):
       with tempfile.TemporaryDirectory() as folder:

@@ -102,9 +102,8 @@ def _too_much(one: Bare, rate: float, seconds: float) -> str | None:
   peak, room = one.program.peak, timing.room()
   if peak > 0.8 * room:
     return f'needs {peak / GIB:.1f} GiB and {room / GIB:.1f} are free'
-  # A step, its warm-up and three rounds.
   guess = one.flops / (rate / 2)
-  return f'would take {guess:,.0f} s a step' if 4 * guess > seconds else None
+  return f'would take some {guess:,.0f} s a step' if guess > seconds else None
 
 
 def _matrix_rate() -> float:
