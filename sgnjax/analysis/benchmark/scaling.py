@@ -3,7 +3,7 @@
 import contextlib
 import io
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -46,7 +46,13 @@ def lengths(settings: Settings, **sizes: Any) -> Iterator[Row | str]:
 
 
 def loop(
-  settings: Settings, *, steps: int = 60, context: int = 256, runs: int = 3, **sizes: Any
+  settings: Settings,
+  *,
+  names: Sequence[str] = ('softmax',),
+  steps: int = 30,
+  context: int = 256,
+  runs: int = 2,
+  **sizes: Any,
 ) -> Iterator[Row | str]:
   """What the training loop adds
 
@@ -54,7 +60,7 @@ def loop(
   it writes them), against the bare compiled step on random tokens; runs of both take turns."""
   from sgnjax.train.loop import train
 
-  for name in ('softmax', 'sgn'):
+  for name in names:
     every = max(1, steps // 6)
     # No vocabulary is set: `train` takes it from the text, and the bare step then has the same.
     model = scaffold.SIZES | sizes | {'mixer': name, 'context': context, 'vocab': 'none'}

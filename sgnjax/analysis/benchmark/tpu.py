@@ -139,12 +139,8 @@ def sgn(
   for length in lengths:
     changes = [
       *('model.layers=12', 'model.width=512', 'model.heads=8', 'model.vocab=256'),
-      *(
-        f'model.sgn.retained={min(1024, length)}',
-        'model.dtype=bfloat16',
-        'model.remat=all',
-        'mesh.data=1',
-      ),
+      *(f'model.sgn.retained={min(1024, length)}', 'model.dtype=bfloat16'),
+      *('model.remat=all', 'mesh.data=1'),
       *(f'model.context={length}', f'train.batch={max(1, tokens // length)}', *overrides),
     ]
     config = config_lib.load(config_lib.CONFIGS / 'quickstart.py', changes)
