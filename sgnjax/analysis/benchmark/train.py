@@ -64,16 +64,18 @@ def contexts(settings: Settings, **sizes: Any) -> Iterator[Row | str]:
 
   Gated causal SGN and softmax attention of the same width and depth, the same tokens a step: 4,096,
   or one row. Where softmax with all layers is too large or too slow here, both have one layer."""
-  rate = _matrix_rate()
+  rate, full = _matrix_rate(), sizes.get('layers', scaffold.SIZES['layers'])
   for context in settings.contexts:
-    for layers in dict.fromkeys((sizes.get('layers', scaffold.SIZES['layers']), 1)):
+    reasons = []
+    for layers in dict.fromkeys((full, 1)):
       changes = sizes | {'layers': layers}
       pair = {name: Bare(scaffold.config(name, context=context, **changes)) for name in PAIR}
-      why = _too_much(pair['softmax'], rate, settings.seconds)
+      why, large = _too_much(pair['softmax'], rate, settings.seconds)
       if why is None:
         break
+      reasons.append(f'with {layers} layers softmax {why}')
     row: Row = {'context': context, 'batch': pair['sgn'].config.train.batch, 'layers': layers}
-    held = why is not None and 'GiB' in why
+    held = why is not None and large
     if held:
       del pair['softmax']
     for one in pair.values():
@@ -92,18 +94,21 @@ def contexts(settings: Settings, **sizes: Any) -> Iterator[Row | str]:
     row['softmax, peak MiB'] = None if held else pair['softmax'].program.peak / 2**20
     row['SGN, peak MiB'] = pair['sgn'].program.peak / 2**20
     yield row | ({'note': f'softmax not run: {why}'} if held else {})
-    if why is not None and not held:
-      yield f'At {context:,} tokens both have {layers} layer: softmax {why}.'
+    if reasons:
+      yield f'At {context:,} tokens {"; ".join(reasons)}.'
   yield scaffold.words(scaffold.config('sgn', context=256, **sizes)).split(', batch')[0] + '.'
 
 
-def _too_much(one: Bare, rate: float, seconds: float) -> str | None:
-  """Why a step cannot be repeated here; None where it can. Half the matrix rate is assumed."""
+def _too_much(one: Bare, rate: float, seconds: float) -> tuple[str | None, bool]:
+  """Why a step cannot be repeated here, None where it can, and whether it is too large to run.
+
+  Half the matrix rate is assumed.
+  """
   peak, room = one.program.peak, timing.room()
   if peak > 0.8 * room:
-    return f'needs {peak / GIB:.1f} GiB and {room / GIB:.1f} are free'
+    return f'needs {peak / GIB:.1f} GiB of {room / GIB:.1f} that are free', True
   guess = one.flops / (rate / 2)
-  return f'would take some {guess:,.0f} s a step' if guess > seconds else None
+  return (f'would take some {guess:,.0f} s a step' if guess > seconds else None), False
 
 
 def _matrix_rate() -> float:

@@ -99,7 +99,8 @@ def test_train_over_contexts_says_what_does_not_fit(asked, monkeypatch):
   assert [(row['context'], row['batch']) for row in rows] == [(16, 256)]
   assert rows[0]['softmax / SGN'] > 0
   monkeypatch.setattr(train.timing, 'room', lambda: 1000)
-  rows, _ = measured(train.contexts(asked, **TINY))
+  rows, notes = measured(train.contexts(asked, **TINY))
+  assert 'with 1 layers softmax needs' in notes[0]
   assert rows[0]['softmax / SGN'] is None
   assert 'GiB' in rows[0]['note']
   assert rows[0]['SGN, ms'] > 0
