@@ -8,7 +8,8 @@ import jax.numpy as jnp
 
 from sgnjax.errors import UserError
 from sgnjax.mixers.softmax import KeyValueCache, Softmax
-from sgnjax.ops.attention import alibi, attention
+from sgnjax.ops.attention import attention
+from sgnjax.ops.biases import alibi, whole_bias
 from sgnjax.ops.chunks import in_place
 from sgnjax.ops.dispatch import Slots, Stream, count_before, gather
 from sgnjax.ops.dtypes import wide
@@ -102,7 +103,8 @@ class SlotAttention(Softmax):
       seen_BLS &= keys.start_BL[:, None, :] == queries.start_BL[:, :, None]
     bias_BHLS = None
     if self.positions == 'alibi':
-      bias_BHLS = alibi(queries.place_BL, place_BS, self.heads, dtype=wide(self.dtype))
+      bias = alibi(queries.place_BL, place_BS, self.heads, dtype=wide(self.dtype))
+      bias_BHLS = whole_bias((bias,))
     y_BLHE = attention(
       q_BLHE,
       k_BHSE,

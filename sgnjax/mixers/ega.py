@@ -11,7 +11,8 @@ from sgnjax.errors import UserError, check_choice
 from sgnjax.mixers.base import blank
 from sgnjax.mixers.softmax import Attention, Gate
 from sgnjax.ops import energy, wavelets
-from sgnjax.ops.attention import attention_weights
+from sgnjax.ops.attention import attention_weights, visible
+from sgnjax.ops.biases import Bias, of_keys, whole_bias
 from sgnjax.ops.chunks import History, behind, carried, whole
 from sgnjax.ops.dtypes import wide
 from sgnjax.ops.energy import GateState
@@ -277,28 +278,28 @@ class EGA(Attention):
 
   def of_keys(self, z_BHSL: jax.Array) -> Gate:
     """The gate where it depends on the key alone: its logarithm is what a cache keeps."""
-    return Gate(self.log_gate_of(z_BHSL)[..., None], None)
+    return Gate(energy.log_gate(z_BHSL, *self.thresholds())[..., None], None)
 
-  def log_gate_of(self, z_BHSX: jax.Array) -> jax.Array:
-    """log g of z, with this mixer's thresholds."""
+  def thresholds(self) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """tau, alpha and the logits of the scales' shares: (H, S) each."""
     tau_HS, alpha_HS = self.constant('tau', self.tau), self.constant('alpha', self.alpha)
-    scale_HS = self.constant('scale_logits', (1.0 / self.bands,))
-    return energy.log_gate(z_BHSX, tau_HS, alpha_HS, scale_HS)
+    return tau_HS, alpha_HS, self.constant('scale_logits', (1.0 / self.bands,))
 
-  def log_gate(self, gate: Gate) -> jax.Array:
+  def log_gate(self, gate: Gate) -> Bias:
     if gate.query is None:
-      return gate.key_BHSX[..., 0]
-    key_BHX1S = gate.key_BHSX.swapaxes(2, 3)[:, :, :, None]
-    moments = Moments(*(m[..., None] for m in gate.query))
-    return constrain(self.log_gate_of(znorm(key_BHX1S, moments)), QUERIES)
+      return of_keys(gate.key_BHSX[..., 0])
+    queries, of_heads = energy.by_queries(gate.query, *self.thresholds())
+    queries = queries._replace(slope=constrain(queries.slope, QUERIES))
+    return Bias(energy.tile_log_gate, queries, gate.key_BHSX, of_heads)
 
-  def attend(self, q_BLHF, k_BHSF, v_BHSE, log_gate, *, dropout, bias_BHLS, **common):
+  def attend(self, q_BLHF, k_BHSF, v_BHSE, gate, biases, **how):
     if not self.released:
-      return super().attend(
-        q_BLHF, k_BHSF, v_BHSE, log_gate, dropout=dropout, bias_BHLS=bias_BHLS, **common
-      )
-    gate_BHXS = jnp.exp(log_gate if log_gate.ndim == 4 else log_gate[:, :, None])
-    weights_BHLS = attention_weights(q_BLHF, k_BHSF, dropout=dropout, bias_BHLS=bias_BHLS, **common)
+      return super().attend(q_BLHF, k_BHSF, v_BHSE, gate, biases, **how)
+    if 'visible_BLS' not in how:
+      seen = {key: how.pop(key) for key in ('causal', 'mask_BL', 'segments_BL')}
+      how['visible_BLS'] = visible(q_BLHF.shape[1], **seen)
+    gate_BHXS = jnp.exp(whole_bias((gate,)))
+    weights_BHLS = attention_weights(q_BLHF, k_BHSF, bias_BHLS=whole_bias(biases), **how)
     weights_BHLS = energy.floored_weights(weights_BHLS.astype(gate_BHXS.dtype), gate_BHXS)
     return jnp.einsum('bhls,bhse->blhe', weights_BHLS.astype(v_BHSE.dtype), v_BHSE)
 

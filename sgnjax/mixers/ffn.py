@@ -6,6 +6,8 @@ import flax.linen as nn
 import jax
 
 from sgnjax.mixers.base import Mixer, dense
+from sgnjax.ops.feed_forward import feed_forward, tile_of
+from sgnjax.parallel.sequence import alone
 
 
 class FFN(nn.Module):
@@ -23,8 +25,15 @@ class FFN(nn.Module):
 
   @nn.compact
   def __call__(self, x_BLD: jax.Array, train: bool) -> jax.Array:
-    h_BLF = nn.gelu(dense(self, self.hidden, 'up', True)(x_BLD), approximate=False)
-    y_BLD = dense(self, self.width, 'down', True)(h_BLF)
+    tile = tile_of(x_BLD.shape[0] * x_BLD.shape[1], self.hidden) if alone() else None
+    if tile is None or self.is_initializing():
+      h_BLF = nn.gelu(dense(self, self.hidden, 'up', True)(x_BLD), approximate=False)
+      y_BLD = dense(self, self.width, 'down', True)(h_BLF)
+    else:
+      weights = (self.scope.get_variable('params', name) for name in ('up', 'down'))
+      weights = [one[part] for one in weights for part in ('kernel', 'bias')]
+      x_TD = x_BLD.astype(self.dtype).reshape(-1, self.width)
+      y_BLD = feed_forward(x_TD, *weights, tile).reshape(x_BLD.shape)
     return nn.Dropout(self.dropout)(y_BLD, deterministic=not train)
 
 

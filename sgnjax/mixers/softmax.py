@@ -7,10 +7,13 @@ import jax
 import jax.numpy as jnp
 
 from sgnjax.mixers.base import Aux, Mixed, Mixer, blank
-from sgnjax.ops.attention import alibi, attention, rope, visible
+from sgnjax.ops.attention import attention, rope
+from sgnjax.ops.backend import backend
+from sgnjax.ops.biases import Bias, alibi, whole_bias
 from sgnjax.ops.chunks import in_place
 from sgnjax.ops.dtypes import wide
-from sgnjax.parallel.sequence import CHANNELS, HEAD_KEYS, constrain
+from sgnjax.ops.self_attention import self_attention
+from sgnjax.parallel.sequence import CHANNELS, HEAD_KEYS, alone, constrain, shards
 
 
 class Gate(NamedTuple):
@@ -117,17 +120,23 @@ class Attention(Mixer):
     """The gate on the keys, of the mixer's own input; and its state after the chunk."""
     return None, state
 
-  def log_gate(self, gate: Gate) -> jax.Array:
-    """log g: (B, H, S), or (B, H, L, S) where it depends on the query."""
+  def log_gate(self, gate: Gate) -> Bias:
+    """log g, as tiles of queries and keys are given it."""
     raise NotImplementedError
 
-  def attend(self, q_BLHF, k_BHSF, v_BHSE, log_gate, *, dropout, **common) -> jax.Array:
-    """Values under the weights `softmax(scale q k^T + bias + log g)`."""
-    if log_gate is not None and log_gate.ndim == 4:
-      bias_BHLS = common.pop('bias_BHLS')
-      bias_BHLS = log_gate if bias_BHLS is None else log_gate + bias_BHLS.astype(log_gate.dtype)
-      return attention(q_BLHF, k_BHSF, v_BHSE, bias_BHLS=bias_BHLS, dropout=dropout, **common)
-    return attention(q_BLHF, k_BHSF, v_BHSE, log_gate_BHS=log_gate, dropout=dropout, **common)
+  def attend(self, q_BLHF, k_BHSF, v_BHSE, gate: Bias | None, biases, **how) -> jax.Array:
+    """Values under the weights `softmax(scale q k^T + biases + log g)`.
+
+    how: `scale` and `dropout`, and of a chunk with a cache `visible_BLS`, of a whole sequence
+    `causal`, `mask_BL` and `segments_BL`.
+    """
+    biases = biases if gate is None else (*biases, gate)
+    if 'visible_BLS' in how:  # the gate of a key too: as a feature it would copy all keys at a step
+      bias_BHLS = whole_bias(biases)
+      return attention(q_BLHF, k_BHSF, v_BHSE, bias_BHLS=bias_BHLS, **how)
+    # Tiles of some examples, as a CPU has them, and of a split length would gather what is apart.
+    path = None if alone() or (backend() != 'cpu' and shards()[1] == 1) else 'plain'
+    return self_attention(q_BLHF, k_BHSF, v_BHSE, biases=biases, path=path, **how)
 
   @nn.compact
   def __call__(
@@ -152,33 +161,33 @@ class Attention(Mixer):
     q_BLHF = constrain(q_BLHF, CHANNELS)
     k_BHSF, v_BHSE = (constrain(a.swapaxes(1, 2), HEAD_KEYS) for a in (k_BLHF, v_BLHE))
     if cache is None:
-      visible_BLS = visible(length, causal=self.form != 'bidirectional', **what)
+      how = {'causal': self.form != 'bidirectional', **what}
       query_slot_BL = jnp.arange(length, dtype=jnp.int32)[None, :]
     else:
       new = {'k_BHSF': k_BHSF, 'v_BHSE': v_BHSE, 'gate_BHSX': gate and gate.key_BHSX}
       cache, visible_BLS, query_slot_BL = append(cache, new, mask_BL, segments_BL)
+      how = {'visible_BLS': visible_BLS}
       cache = cache._replace(filter=filter_state, gate=gate_state)
       k_BHSF, v_BHSE = (a.astype(q_BLHF.dtype) for a in (cache.k_BHSF, cache.v_BHSE))
       gate = gate and gate._replace(key_BHSX=cache.gate_BHSX)
     log_gate = None if gate is None else self.log_gate(gate)
-    if cache is not None and gate is not None and gate.query is None:
-      log_gate = log_gate[:, :, None]  # a feature would copy all keys at every step
-    bias_BHLS = None
+    biases = ()
     if self.positions == 'alibi':  # distances inside a segment are those between slots
       key_slot_BS = jnp.arange(k_BHSF.shape[2], dtype=jnp.int32)[None, :]
-      bias_BHLS = alibi(query_slot_BL, key_slot_BS, self.heads, dtype=wide(self.dtype))
+      biases = (alibi(query_slot_BL, key_slot_BS, self.heads, dtype=wide(self.dtype)),)
     y_BLHE = self.attend(
       q_BLHF,
       k_BHSF,
       v_BHSE,
       log_gate,
+      biases,
       scale=(self.width // self.heads) ** -0.5 / self.copies,
-      visible_BLS=visible_BLS,
-      bias_BHLS=bias_BHLS,
       dropout=self.weight_dropout(train),
+      **how,
     )
     if self.capture and log_gate is not None:  # of each key, as the last query sees it
-      debug['gate'] = jnp.exp(log_gate[:, :, -1] if log_gate.ndim == 4 else log_gate)
+      last = log_gate._replace(rows=jax.tree.map(lambda a: a[:, :, -1:], log_gate.rows))
+      debug['gate'] = jnp.exp(whole_bias((last,))[:, :, 0])
     return Mixed(self.join(y_BLHE, mask_BL, train), Aux({}, {}, debug), cache)
 
   def split(self, x_BLD: jax.Array, name: str) -> jax.Array:

@@ -19,6 +19,8 @@ class Decoder(Trunk, kw_only=True):
   heads: of further tasks, name and how many numbers an example has (a linear layer from the mean of
   its real tokens). `model(..., head=name)` returns that one's `logits_BK`.
 
+  `model(..., score=)` returns sums over the logits, see `Trunk.token_outputs`.
+
   Causality is a property of the configured layers (`causal`); nothing here shifts the targets.
   """
 
@@ -42,6 +44,7 @@ class Decoder(Trunk, kw_only=True):
     cache=None,
     train=False,
     head=None,
+    score=None,
   ) -> Mixed:
     length = tokens_BL.shape[1]
     count_B, caches = (None, None) if cache is None else cache
@@ -66,5 +69,5 @@ class Decoder(Trunk, kw_only=True):
     }
     if head is not None:
       return Mixed(answers[head], aux, None)
-    logits_BLV = self.token_logits(x_BLD, table_VD)
-    return Mixed(logits_BLV, aux, None if cache is None else (count_B, caches))
+    outputs = self.token_outputs(x_BLD, table_VD, score)
+    return Mixed(outputs, aux, None if cache is None else (count_B, caches))

@@ -19,7 +19,7 @@ class Encoder(Trunk, kw_only=True):
 
   `model(inputs, positions_BL=, mask_BL=, segments_BL=, train=)` returns a Mixed whose first entry
   is `logits_BK`, `outputs` numbers an example, or, with 0 outputs, `logits_BLV` of the tokens
-  (masked language modelling), padded as those of `Decoder`.
+  (masked language modelling), padded as those of `Decoder`; `score` as there.
 
   inputs: tokens (B, L), or with `image` (rows, columns, channels) arrays (B, *image) of pixels,
   cut into squares of `patch` x `patch`, row by row, which are the tokens. Behind the vocabulary
@@ -43,7 +43,7 @@ class Encoder(Trunk, kw_only=True):
 
   @nn.compact
   def __call__(
-    self, inputs, *, positions_BL=None, mask_BL=None, segments_BL=None, train=False
+    self, inputs, *, positions_BL=None, mask_BL=None, segments_BL=None, train=False, score=None
   ) -> Mixed:
     if self.outputs and segments_BL is not None:
       raise UserError('rows of several documents have no single label: set data.packing=False')
@@ -55,7 +55,7 @@ class Encoder(Trunk, kw_only=True):
       x_BLD, positions_BL=positions_BL, mask_BL=mask_BL, segments_BL=segments_BL, train=train
     )
     if not self.outputs:
-      return Mixed(self.token_logits(x_BLD, table_VD), aux, None)
+      return Mixed(self.token_outputs(x_BLD, table_VD, score), aux, None)
     cls = self.pooling == 'cls'
     logits_BK = self.outputs_of(x_BLD, mask_BL, self.outputs, 'classifier', cls=cls)
     return Mixed(logits_BK, aux, None)

@@ -10,6 +10,7 @@ from sgnjax.errors import UserError
 from sgnjax.mixers import Mixed
 from sgnjax.mixers.base import LayerNorm
 from sgnjax.models.stack import Group, Stack
+from sgnjax.models.stretches import summed
 from sgnjax.ops.dtypes import wide
 from sgnjax.parallel.sequence import CHANNELS, TOKENS, constrain, gathered
 
@@ -102,13 +103,27 @@ class Trunk(nn.Module, kw_only=True):
       return table_ND[None, :length]
     return jnp.take(table_ND, positions_BL, axis=0)
 
-  def token_logits(self, x_BLD: jax.Array, table_VD: jax.Array) -> jax.Array:
-    """Logits of tokens (B, L, padded_vocab), by the embedding (tied) or a head of their own."""
+  def token_outputs(self, x_BLD: jax.Array, table_VD: jax.Array, score=None):
+    """Logits of tokens (B, L, padded_vocab), by the embedding (tied) or a head of their own.
+
+    score: (sums, batch, count); the sums of these logits instead, as `stretches.summed` makes them.
+    """
     if self.tied:
-      logits_BLV = jnp.einsum('bld,vd->blv', x_BLD, table_VD)
+      axes, weight = 'bld,vd->blv', table_VD
     else:
       head_DV = self.normal('head', self.width, self.padded_vocab).astype(self.dtype)
-      logits_BLV = jnp.einsum('bld,dv->blv', x_BLD, gathered(head_DV, 'head'))
+      axes, weight = 'bld,dv->blv', gathered(head_DV, 'head')
+
+    def logits_of(x_BLD):
+      return self.masked(jnp.einsum(axes, x_BLD, weight))
+
+    if score is None:
+      return logits_of(x_BLD)
+    sums, batch, count = score
+    return summed(sums, logits_of, x_BLD, batch, count)
+
+  def masked(self, logits_BLV: jax.Array) -> jax.Array:
+    """Logits in float32 or wider, those of the padding the lowest finite number."""
     logits_BLV = constrain(logits_BLV.astype(wide(self.dtype)), CHANNELS)
     if self.padded_vocab != self.vocab:
       real_V = jnp.arange(self.padded_vocab) < self.vocab

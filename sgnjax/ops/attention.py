@@ -28,25 +28,6 @@ def rope(x_BLHE: jax.Array, positions_BL: jax.Array, base: float) -> jax.Array:
   return rotated.astype(x_BLHE.dtype)
 
 
-def alibi_slopes(heads: int) -> np.ndarray:
-  """Slopes m_h of the heads: `2^(-8 h / H)` for H a power of two, h = 1..H (ALiBi, section 3).
-
-  Other head counts take those of the next lower power of two, then every other one of the next
-  higher.
-  """
-  lower = 1 << (heads.bit_length() - 1)
-  slopes = 2.0 ** (-8.0 * np.arange(1, lower + 1) / lower)
-  between = 2.0 ** (-4.0 * np.arange(1, 2 * lower + 1) / lower)[::2]
-  return np.concatenate([slopes, between])[:heads]
-
-
-def alibi(query_BL: jax.Array, key_BS: jax.Array, heads: int, *, dtype) -> jax.Array:
-  """`-m_h |i - j|` for queries at i and keys at j: a bias (B, H, L, S) (ALiBi, section 3)."""
-  distance_BLS = jnp.abs(query_BL[:, :, None] - key_BS[:, None, :]).astype(dtype)
-  slope_H = jnp.asarray(alibi_slopes(heads), dtype)
-  return -slope_H[None, :, None, None] * distance_BLS[:, None]
-
-
 def visible(
   length: int,
   *,
@@ -116,7 +97,7 @@ def attention_weights(
   """The weights of `attention`, (B, H, L, S), in float32 or wider; same arguments, without v."""
   dtype = wide(q_BLHE.dtype)
   if log_gate_BHS is not None:
-    q_BLHE, k_BHSE = _append_gate(q_BLHE, k_BHSE, log_gate_BHS, scale)
+    q_BLHE, k_BHSE = append_gate(q_BLHE, k_BHSE, log_gate_BHS, scale)
   scores_BHLS = _product('blhe,bhse->bhls', q_BLHE, k_BHSE, dtype)
   scores_BHLS = scores_BHLS * jnp.asarray(scale, dtype)
   if bias_BHLS is not None:
@@ -145,7 +126,7 @@ def _product(axes, a, b, dtype):
   return jnp.expand_dims(y, axes.partition('->')[2].index('l'))
 
 
-def _append_gate(q_BLHE, k_BHSE, log_gate_BHS, scale):
+def append_gate(q_BLHE, k_BHSE, log_gate_BHS, scale):
   """log g as further features of the keys, so that the product of queries and keys adds it.
 
   The features hold log g / scale and the queries 1, which every dtype holds exactly. Narrow dtypes

@@ -5,6 +5,7 @@ import contextvars
 
 import jax
 
+_UNTILED: contextvars.ContextVar[bool] = contextvars.ContextVar('untiled', default=False)
 _ASSUMED: contextvars.ContextVar[str | None] = contextvars.ContextVar('backend', default=None)
 
 
@@ -21,3 +22,18 @@ def assumed(kind: str):
     yield
   finally:
     _ASSUMED.reset(token)
+
+
+def tiles() -> bool:
+  """Whether operations may be cut into tiles, one after another in a loop."""
+  return not _UNTILED.get()
+
+
+@contextlib.contextmanager
+def untiled():
+  """What is traced inside is whole, for counts by a compiler, which sees a loop's body once."""
+  token = _UNTILED.set(True)
+  try:
+    yield
+  finally:
+    _UNTILED.reset(token)

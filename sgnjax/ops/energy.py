@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sgnjax.ops.chunks import History
-from sgnjax.ops.statistics import Moments
+from sgnjax.ops.statistics import Moments, inverse_deviation
 from sgnjax.ops.wavelets import convolve, delayed
 
 
@@ -99,8 +99,54 @@ def log_gate(z_BHSX: jax.Array, tau_HS, alpha_HS, scale_logits_HS) -> jax.Array:
     return a_HS.reshape(1, *a_HS.shape, *(1,) * (z_BHSX.ndim - 3)).astype(z_BHSX.dtype)
 
   gate_BHSX = jax.nn.log_sigmoid(spread(alpha_HS) * (z_BHSX - spread(tau_HS)))
+  if z_BHSX.shape[2] == 1:  # the only scale has the whole share
+    return gate_BHSX[:, :, 0]
   share_BHSX = jax.nn.log_softmax(spread(scale_logits_HS), axis=2)
   return jax.nn.logsumexp(share_BHSX + gate_BHSX, axis=2)
+
+
+class OfQueries(NamedTuple):
+  """What the gate takes from the queries' side: arrays (B, H, L, S)."""
+
+  mean: jax.Array
+  slope: jax.Array
+
+
+def by_queries(moments: Moments, tau_HS, alpha_HS, scale_logits_HS):
+  """`log_gate` under each query's own moments (B, H, S, L), ready for tiles of queries and keys.
+
+  Returns what `tile_log_gate` takes beside the keys' energies: of the queries, and of the heads.
+  """
+  moments = Moments(*(m_BHSL.swapaxes(2, 3) for m_BHSL in moments))
+  scale_BHLS, mean_BHLS = inverse_deviation(moments), moments.mean
+  slope_BHLS = alpha_HS.astype(scale_BHLS.dtype)[None, :, None, :] * scale_BHLS
+  offset_HS = (alpha_HS * tau_HS).astype(scale_BHLS.dtype)
+  share_HS = jax.nn.log_softmax(scale_logits_HS.astype(scale_BHLS.dtype), axis=1)
+  return OfQueries(mean_BHLS, slope_BHLS), (offset_HS, share_HS)
+
+
+def tile_log_gate(queries: OfQueries, energy_BHSX: jax.Array, heads) -> jax.Array:
+  """log g of queries (L) and keys (S), (B, H, L, S): `log_gate` of z-normed energies (B, H, S, X).
+
+  X: scales. Where the deviation is 0 the slope is, so that z is 0.
+  """
+  offset_HX, share_HX = heads
+  bands = []
+  for x in range(energy_BHSX.shape[-1]):
+    mean_BHL1, slope_BHL1 = (a_BHLX[..., x, None] for a_BHLX in queries)
+    z_BHLS = (energy_BHSX[:, :, None, :, x] - mean_BHL1) * slope_BHL1
+    bands.append(_log_sigmoid(z_BHLS - offset_HX[None, :, None, None, x]))
+  if len(bands) == 1:
+    return bands[0]
+  total_BHLS = bands[0] + share_HX[None, :, None, None, 0]
+  for x, band_BHLS in enumerate(bands[1:], 1):
+    total_BHLS = jnp.logaddexp(total_BHLS, band_BHLS + share_HX[None, :, None, None, x])
+  return total_BHLS
+
+
+def _log_sigmoid(u):
+  """With one exponential in each direction; at 0, where its parts have none, its gradient is 1/2."""
+  return jnp.minimum(u, jnp.zeros((), u.dtype)) - jnp.log1p(jnp.exp(-jnp.abs(u)))
 
 
 def floored_weights(weights_BHLS: jax.Array, gate_BHXS: jax.Array) -> jax.Array:

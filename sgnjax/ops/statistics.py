@@ -66,6 +66,13 @@ def znorm(x: jax.Array, moments: Moments, real: jax.Array | bool = True) -> jax.
   return _standardise(x.astype(mean.dtype), mean, variance, real)
 
 
+def inverse_deviation(moments: Moments) -> jax.Array:
+  """`1 / max(std, 1e-8)` of given moments, 0 where std is 0: `znorm` is `(x - mean)` times it."""
+  count, mean, m2 = moments
+  variance = m2 / jnp.maximum(count, jnp.ones((), count.dtype))
+  return _standardise(jnp.ones_like(mean), jnp.zeros_like(mean), variance, True)
+
+
 def prefix_moments(
   e: jax.Array,
   *,

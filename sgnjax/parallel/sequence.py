@@ -45,6 +45,19 @@ def using(mesh: Mesh | None):
     _MESH.reset(token)
 
 
+def alone() -> bool:
+  """Whether what is traced lies on one device."""
+  return _MESH.get() is None
+
+
+def shards() -> tuple[int, int]:
+  """Over how many devices rows, and lengths, are split."""
+  mesh = _MESH.get()
+  if mesh is None:
+    return 1, 1
+  return math.prod(mesh.shape[axis] for axis in ROWS), mesh.shape['sequence']
+
+
 def constrain(x: Any, spec: PartitionSpec) -> Any:
   """Arrays of a tree where `spec` says, further axes whole; None stays None."""
   mesh = _MESH.get()

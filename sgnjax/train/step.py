@@ -11,6 +11,7 @@ from ml_collections import ConfigDict
 
 from sgnjax.errors import UserError
 from sgnjax.models import Model, example
+from sgnjax.models.stretches import stretches
 from sgnjax.parallel.feed import EXAMPLES
 from sgnjax.parallel.mesh import batch_sharding, make_mesh, replicated, row_shards
 from sgnjax.parallel.sequence import TOKENS, WHOLE_ROWS, constrain, using
@@ -27,6 +28,20 @@ def _apply(model: Model, params, batch: dict[str, jax.Array], **options):
   extras = {name: batch[key] for key, name in PASSED_ON.items() if key in batch}
   inputs = batch['image'] if 'image' in batch else batch['tokens']
   return model.apply({'params': params}, inputs, **extras, **options)
+
+
+def _sums(model: Model, params, batch: dict[str, jax.Array], sums: Callable, **options):
+  """An objective's sums over a batch, and the model's reports.
+
+  Where logits of all tokens at once would be too many the model sums them stretch by stretch.
+  """
+  count = 1
+  if 'targets' in batch and 'head' not in options:
+    count = stretches(*batch['targets'].shape, model.padded_vocab)
+  if count > 1:
+    options['score'] = (sums, {'targets': batch['targets']}, count)
+  outputs, aux, _ = _apply(model, params, batch, **options)
+  return outputs if count > 1 else sums(outputs, batch), aux
 
 
 def abstract_batch(config: ConfigDict, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct]:
@@ -114,8 +129,7 @@ def make_train_step(
       }
       head = {} if tasks[name].head is None else {'head': tasks[name].head}
       options = {'train': True, 'rngs': {'dropout': dropout}, **head}
-      outputs, aux, _ = _apply(model, params, micro, **options)
-      sums = goals[name].smoothed(outputs, micro)
+      sums, aux = _sums(model, params, micro, goals[name].smoothed, **options)
       loss_sum = sums['loss_sum']
       weight = scored.astype(loss_sum.dtype)
       extra = sum(aux.losses.values(), jnp.zeros((), loss_sum.dtype)) * (weight / accumulation)
@@ -192,6 +206,6 @@ def make_eval_step(
 
   def step(params, batch: dict[str, jax.Array]):
     with using(mesh):
-      return sums(_apply(model, params, batch, **options)[0], batch)
+      return _sums(model, params, batch, sums, **options)[0]
 
   return jax.jit(step, out_shardings=None if mesh is None else replicated(mesh))

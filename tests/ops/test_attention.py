@@ -5,7 +5,8 @@ import pytest
 
 from sgnjax.errors import UserError
 from sgnjax.ops import attention as ops
-from sgnjax.ops.attention import alibi, alibi_slopes, rope, visible
+from sgnjax.ops.attention import rope, visible
+from sgnjax.ops.biases import alibi, alibi_slopes, whole_bias
 
 pytestmark = pytest.mark.usefixtures('float64')
 
@@ -256,7 +257,7 @@ def test_alibi_slopes_follow_the_paper(heads, expected):
 def test_alibi_is_minus_slope_times_distance(dtype):
   query = np.array([[3, 4, 5], [0, 900, 1800]], np.int32)
   key = np.arange(6, dtype=np.int32)[None, :]
-  bias = alibi(jnp.asarray(query), jnp.asarray(key), H, dtype=dtype)
+  bias = whole_bias((alibi(jnp.asarray(query), jnp.asarray(key), H, dtype=dtype),))
   assert bias.dtype == dtype
   distance = np.abs(query[:, None, :, None] - key[:, None, None, :]).astype(np.float64)
   expected = -np.array([2**-4, 2**-8, 2**-2])[None, :, None, None] * distance
@@ -267,7 +268,9 @@ def test_alibi_in_attention_depends_on_distance_alone_and_favours_the_near():
   q, k, _, _ = inputs()
   options = {'scale': 0.3, 'visible_BLS': visible(L, causal=True)}
   at = jnp.arange(L, dtype=jnp.int32)[None, :]
-  here, there = (alibi(at + shift, at + shift, H, dtype=jnp.float64) for shift in (0, 1000))
+  here, there = (
+    whole_bias((alibi(at + shift, at + shift, H, dtype=jnp.float64),)) for shift in (0, 1000)
+  )
   np.testing.assert_array_equal(here, there)
   seen = np.tril(np.ones((1, L, L), bool))
   truth = numpy_weights(q, k, 0.3, seen, bias=np.broadcast_to(here, (B, H, L, S)))

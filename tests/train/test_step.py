@@ -173,6 +173,8 @@ def test_nothing_to_score():
 class Stub:
   """A model of one parameter, which says what it was given and what it drew."""
 
+  padded_vocab = VOCAB
+
   def __init__(self):
     self.given = []
 

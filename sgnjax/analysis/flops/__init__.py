@@ -33,6 +33,7 @@ from sgnjax.mixers.softmax import Softmax
 from sgnjax.models import Model, build, example, resolve_stack
 from sgnjax.models.encoder import Encoder
 from sgnjax.models.shrink import shrink
+from sgnjax.ops.backend import untiled
 from sgnjax.ops.linear_attention import BLOCK
 
 __all__ = [
@@ -148,7 +149,7 @@ def xla_flops(config: ConfigDict, *, batch: int, length: int, gradient: bool = F
   """What XLA counts for the loss of the config's model, or for value and gradient in training.
 
   Of the program as JAX hands it to XLA, on any backend: fusions later repeat cheap operations, and
-  a GPU's library calls go uncounted. Without dropout. Layers must be unrolled
+  a GPU's library calls go uncounted. Without dropout and without tiles. Layers must be unrolled
   (`model.scan_unroll`).
   """
   config = config.copy_and_resolve_references().unlock()
@@ -164,4 +165,5 @@ def xla_flops(config: ConfigDict, *, batch: int, length: int, gradient: bool = F
     return -jnp.mean(jax.nn.log_softmax(logits)[..., 0])
 
   function = jax.value_and_grad(loss) if gradient else loss
-  return jax.jit(function).lower(params, inputs).cost_analysis()['flops']
+  with untiled():
+    return jax.jit(function).lower(params, inputs).cost_analysis()['flops']
