@@ -27,7 +27,7 @@ def get_config() -> ConfigDict:
   c.model.mixer = 'softmax'
   c.model.form = 'causal'  # causal | published (as in the paper, leak included) | bidirectional
   c.model.stack = optional(tuple)  # ((unit, repeats), ...); None: the mixer in every layer
-  c.model.block = 'prenorm'  # prenorm | postnorm | sgn | chiar
+  c.model.block = 'prenorm'  # prenorm | postnorm | sgn | sgn_bare | chiar
   c.model.layers = 4
   c.model.width = 128
   c.model.heads = 4
@@ -228,6 +228,11 @@ def get_config() -> ConfigDict:
   c.benchmark.lengths = (1024, 4096, 16_384, 65_536)  # over which an exponent is fitted
   c.benchmark.page = optional(str)  # a Markdown file to write beside the one in the workdir
   c.benchmark.resume = False  # sections that the workdir has already are kept
+
+  c.reproduce = ConfigDict()
+  c.reproduce.claims = 'all'  # identifiers or how they begin: ega-03,ega-06,chi
+  c.reproduce.budget = optional(str)  # of time, as 20m: trainings are made as large as fits
+  c.reproduce.size = 'small'  # of trainings without a budget: tiny | small | middle | large
 
   c.mesh = ConfigDict()
   c.mesh.data = -1  # devices along each axis; -1 takes what is left

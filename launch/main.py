@@ -13,8 +13,10 @@ if (ROOT / 'sgnjax').is_dir():  # a checkout, installed or not
 from sgnjax import config as config_lib  # noqa: E402
 from sgnjax import grid  # noqa: E402
 from sgnjax.errors import LeakError, UserError, nearest  # noqa: E402
-from sgnjax.jobs import JOBS, TOGETHER  # noqa: E402
+from sgnjax.jobs import JOBS, OWN_CONFIG, TOGETHER  # noqa: E402
 from sgnjax.parallel import hosts  # noqa: E402
+
+SHORT = {'--claims': 'reproduce.claims', '--budget': 'reproduce.budget'}
 
 
 def parse(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -38,11 +40,11 @@ def parse(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     if flags.job == 'compare' and not flag.startswith('-'):
       flags.runs.append(flag)
       continue
+    name, equals, value = flag.partition('=')
+    flag = f'--config.{SHORT[name]}{equals}{value}' if name in SHORT else flag
     if not flag.startswith('--config.'):
-      raise UserError(
-        f"argument '{flag}' is not known"
-        + nearest(flag, ['--config', '--workdir', '--job', '--only'])
-      )
+      known = ['--config', '--workdir', '--job', '--only', *SHORT]
+      raise UserError(f"argument '{flag}' is not known{nearest(flag, known)}")
     if '=' not in flag:
       flag = f'{flag}={next(rest, "")}'
     overrides.append(flag.removeprefix('--config.'))
@@ -55,6 +57,9 @@ def parse(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
 
 def find_config(flags: argparse.Namespace, overrides: list[str]):
   """The config (of a sweep all of them), from its file or from the workdir, and the workdir."""
+  if flags.job in OWN_CONFIG and not flags.config:
+    config = config_lib.load(config_lib.CONFIGS / 'base.py', overrides)
+    return config, Path(flags.workdir or f'runs/{flags.job}')
   if flags.config:
     workdir = Path(flags.workdir or f'runs/{Path(flags.config).stem}')
     if flags.job == 'sweep':

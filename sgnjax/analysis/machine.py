@@ -1,7 +1,9 @@
-"""Where a figure was measured."""
+"""Where a figure was measured, and by what code."""
 
 import os
 import platform
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -21,3 +23,18 @@ def in_words(found: dict[str, Any]) -> str:
   """A record's entries of `machine` on one line."""
   versions = ', '.join(f'{name} {value}' for name, value in found['versions'].items())
   return f'{found["device"]}; {found["machine"]}; {versions}'
+
+
+def commit() -> str | None:
+  """The commit of this code, and whether files differ from it; None outside a clone."""
+
+  def git(*words: str) -> str:
+    here = Path(__file__).parent
+    done = subprocess.run(['git', *words], cwd=here, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+  try:
+    changed = git('status', '--porcelain', '--untracked-files=no', ':/sgnjax', ':/configs')
+    return git('rev-parse', '--short', 'HEAD') + (' with changes' if changed else '')
+  except (OSError, subprocess.CalledProcessError):
+    return None

@@ -15,6 +15,8 @@ JOBS = {
   'scaling': 'time, memory, FLOPs and collectives against the length, for every mixer',
   'compare': 'runs side by side on one page: --job=compare RUN_A RUN_B ...',
   'leakage': 'the shuffled gap of the workdir beside the audit of its weights',
+  'reproduce': 'verdicts on the claims of the papers: --claims=ega-03,ega-06 --budget=20m',
   'list': 'the configs there are, one line each',
 }
+OWN_CONFIG = ('reproduce',)  # need no --config
 TOGETHER = ('train', 'eval', 'benchmark')  # run in several processes where several are started

@@ -1,4 +1,4 @@
-"""One layer: a mixer and an FFN in one of four arrangements."""
+"""One layer: a mixer and an FFN in one of five arrangements."""
 
 from collections.abc import Callable
 
@@ -14,15 +14,16 @@ from sgnjax.mixers.meta_router import MetaRouter
 from sgnjax.ops.averages import empty_mean
 from sgnjax.ops.routing import shares
 
-BLOCKS = ('prenorm', 'postnorm', 'sgn', 'chiar')
+BLOCKS = ('prenorm', 'postnorm', 'sgn', 'sgn_bare', 'chiar')
 
 
 class Block(nn.Module):
   """A layer around the mixer that `make` builds.
 
   prenorm: `x += mix(LN x); x += ffn(LN x)`. postnorm: `x = LN(x + mix x); x = LN(x + ffn x)`.
-  sgn (SGN, Algorithm 1): `ffn(LN(mix(x) + x))`, no residual around the FFN. chiar: the mixer owns
-  its residual and norm, then `LN(x + ffn x)`; with `meta` the layer is blended with its input.
+  sgn (SGN, Algorithm 1): `ffn(LN(mix(x) + x))`, no residual around the FFN. sgn_bare (of its
+  ablation): `ffn(LN(mix(x)))`, none at all. chiar: the mixer owns its residual and norm, then
+  `LN(x + ffn x)`; with `meta` the layer is blended with its input.
   """
 
   make: Callable[..., Mixer]
@@ -78,6 +79,8 @@ class Block(nn.Module):
       y_BLD = norm(h_BLD + ffn(h_BLD, call['train']), 'ffn_norm')
     elif self.kind == 'sgn':
       y_BLD = ffn(norm(mixed_BLD + x_BLD, 'mixer_norm'), call['train'])
+    elif self.kind == 'sgn_bare':
+      y_BLD = ffn(norm(mixed_BLD, 'mixer_norm'), call['train'])
     else:
       y_BLD = norm(mixed_BLD + ffn(mixed_BLD, call['train']), 'ffn_norm')
     return Mixed(y_BLD, Aux(aux.losses, dict(aux.metrics), dict(aux.debug)), cache)

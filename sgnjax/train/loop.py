@@ -43,7 +43,7 @@ from sgnjax.train.step import check_batch, make_eval_step, make_train_step
 from sgnjax.train.words import introduction, last_saved, not_finite
 
 
-def train(config: ConfigDict, workdir: str | Path) -> dict:
+def train(config: ConfigDict, workdir: str | Path, *, audited: audit.Report | None = None) -> dict:
   """Trains to `train.steps` steps, from the newest committed checkpoint of the workdir on.
 
   Returns `status` ('finished', 'wall time' or a signal's name), `signal` (its number or None),
@@ -51,6 +51,8 @@ def train(config: ConfigDict, workdir: str | Path) -> dict:
   else the last one), None before the first. A finished run returns at once.
 
   A resumed run is the straight one bit for bit: parameters, optimiser, batches and logged losses.
+
+  audited: what `audit.gate` said of this very model, from a caller that trains it several times.
 
   Several processes (`sgnjax.parallel.hosts`) call this together, with one workdir; all return the
   same, and the first writes and prints for all.
@@ -80,7 +82,7 @@ def train(config: ConfigDict, workdir: str | Path) -> dict:
   check_same_tokenizer(workdir, corpus.tokenizer)
   check_same(**{'the text (data.*)': tasks.identity(sets)})
   model = model_of(sets)
-  audited = audit.gate(config, vocab=model.vocab)
+  audited = audited or audit.gate(config, vocab=model.vocab)
   with contextlib.ExitStack() as stack:
     checkpoints = Checkpoints(workdir, config, corpus.tokenizer)
     stack.callback(checkpoints.close)

@@ -2,13 +2,12 @@
 
 import datetime
 import json
-import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from sgnjax.analysis.machine import in_words
+from sgnjax.analysis.machine import commit, in_words
 from sgnjax.train.log import mark, write_atomically
 
 Row = dict[str, Any]  # column, with its unit -> value; 'LEAKY' true: of a form that sees the future
@@ -20,7 +19,6 @@ Ratios are medians over rounds in which the things compared take turns, seconds 
 are by `sgnjax.analysis.flops` where a column says so, else as XLA counts the compiled program (the
 body of a loop once). LEAKY: of a form that sees the future. `aim` is what was asked for
 beforehand."""
-ROOT = Path(__file__).parents[3]
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -40,7 +38,7 @@ def record(rows: Iterable[Row], notes: Iterable[str], seconds: float, where: Map
     'seconds': seconds,
     'when': datetime.datetime.now(datetime.UTC).strftime('%Y-%m-%d %H:%M UTC'),
     'command': command(),
-    'commit': commit(),
+    'commit': commit() or 'unknown',
     **where,
   }
 
@@ -51,20 +49,6 @@ def command() -> str:
     return 'sgnjax.jobs.benchmark.run(config, workdir)'
   words = [w for w in sys.argv[1:] if not w.startswith(('--workdir', '--config.benchmark.page'))]
   return ' '.join(['python', 'launch/main.py', *words])
-
-
-def commit() -> str:
-  """The commit of this code, and whether files differ from it; 'unknown' outside a clone."""
-
-  def git(*words: str) -> str:
-    done = subprocess.run(['git', *words], cwd=ROOT, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
-
-  try:
-    changed = git('status', '--porcelain', '--untracked-files=no', 'sgnjax', 'configs')
-    return git('rev-parse', '--short', 'HEAD') + (' with changes' if changed else '')
-  except (OSError, subprocess.CalledProcessError):
-    return 'unknown'
 
 
 def table(rows: list[Row]) -> list[str]:

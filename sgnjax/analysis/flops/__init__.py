@@ -59,6 +59,16 @@ FORMULAS: dict[type[Mixer], Callable[[Tally, Mixer, int, int], None]] = {
 }
 
 
+# Of a block, beside those that an operator of CHIAR owns.
+RESIDUALS_AND_NORMS = {
+  'prenorm': (2, 2),
+  'postnorm': (2, 2),
+  'sgn': (1, 1),
+  'sgn_bare': (0, 1),
+  'chiar': (1, 1),
+}
+
+
 def costs(model: Model, *, batch: int, length: int) -> dict[str, Cost]:
   """Cost of each term of the model on a batch (B, L), the loss over its logits included."""
   tally = Tally()
@@ -75,12 +85,9 @@ def costs(model: Model, *, batch: int, length: int) -> dict[str, Cost]:
   for _, block in model.layers():
     mixer = block.make(parent=None)
     _mixer(tally, mixer, batch, length)
-    if block.kind in ('prenorm', 'postnorm', 'sgn'):
-      tally.each('residuals', 'add', tokens * width)
-      tally.each('layer norms', 'layer norm', tokens * width)
-    if block.kind != 'sgn':
-      tally.each('residuals', 'add', tokens * width)
-      tally.each('layer norms', 'layer norm', tokens * width)
+    residuals, norms = RESIDUALS_AND_NORMS[block.kind]
+    tally.each('residuals', 'add', residuals * tokens * width)
+    tally.each('layer norms', 'layer norm', norms * tokens * width)
     for inner, outer in ((width, block.hidden), (block.hidden, width)):
       tally.product('ffn products', tokens, inner, outer)
       tally.each('biases', 'bias', tokens * outer)

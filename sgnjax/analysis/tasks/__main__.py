@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+from sgnjax.analysis.machine import commit
 from sgnjax.analysis.tasks.page import ROOT, finished, page
 from sgnjax.analysis.tasks.runs import TASKS
 
@@ -46,17 +47,7 @@ def main() -> int:
 
 
 def _write(flags: argparse.Namespace) -> None:
-  flags.page.write_text(page(flags.runs, _commit()), encoding='utf-8')
-
-
-def _commit() -> str | None:
-  """The short name of the checked-out commit; None where this is no repository."""
-  command = ['git', 'rev-parse', '--short', 'HEAD']
-  try:
-    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-  except OSError:
-    return None
-  return found.stdout.strip() or None
+  flags.page.write_text(page(flags.runs, commit()), encoding='utf-8')
 
 
 if __name__ == '__main__':
