@@ -12,7 +12,7 @@ from sgnjax.mixers.base import Aux, LayerNorm, Mixed, Mixer, blank
 from sgnjax.mixers.rbf import RBF
 from sgnjax.mixers.softmax import Softmax
 from sgnjax.ops.dtypes import wide
-from sgnjax.ops.width import BASES, analyse, width_filter
+from sgnjax.ops.width import BASES, analyse, width_filter, width_mix
 from sgnjax.parallel.sequence import over_width
 
 SHARED = {f.name for f in dataclasses.fields(Mixer)} - {'parent', 'name', 'capture'}
@@ -66,11 +66,17 @@ class Operator(Mixer):
     """Of each token over its width, in the configured basis, in float32 or wider."""
     return over_width(functools.partial(analyse, basis=self.basis), x_BLD.astype(wide(x_BLD.dtype)))
 
-  def dct_path(self, x_BLD: jax.Array, coefficients_BLD: jax.Array, train: bool) -> jax.Array:
-    """`LN(x + idct(w dct(x)))`, in the configured basis."""
+  def dct_path(self, x_BLD: jax.Array, coefficients_BLD: jax.Array | None, train: bool):
+    """`LN(x + idct(w dct(x)))`, in the configured basis; coefficients: of x, where they are known.
+
+    Where they are not, w may be folded into one matrix.
+    """
     w_D = self.param('w_spectral', nn.initializers.ones, (self.width,), self.param_dtype)
-    mix = functools.partial(width_filter, basis=self.basis, released=self.released)
-    mixed_BLD = over_width(mix, coefficients_BLD, w_D).astype(x_BLD.dtype)
+    mix, source_BLD = width_filter, coefficients_BLD
+    if coefficients_BLD is None:
+      mix, source_BLD = width_mix, x_BLD
+    mix = functools.partial(mix, basis=self.basis, released=self.released)
+    mixed_BLD = over_width(mix, source_BLD, w_D).astype(x_BLD.dtype)
     mixed_BLD = nn.Dropout(self.dropout)(mixed_BLD, deterministic=not train)
     return LayerNorm(self.param_dtype, name='dct_norm')(x_BLD + mixed_BLD)
 
@@ -94,7 +100,7 @@ class DCTOperator(Operator):
   def __call__(
     self, x_BLD, *, positions_BL=None, mask_BL=None, segments_BL=None, cache=None, train=False
   ) -> Mixed:
-    y_BLD = blank(self.dct_path(x_BLD, self.coefficients(x_BLD), train), mask_BL)
+    y_BLD = blank(self.dct_path(x_BLD, None, train), mask_BL)
     return Mixed(y_BLD, Aux({}, {}, {}), cache)
 
   def empty_cache(self, batch: int, max_len: int, dtype):

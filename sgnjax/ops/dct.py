@@ -7,6 +7,7 @@ import numpy as np
 from sgnjax.errors import UserError, check_choice
 from sgnjax.ops.backend import backend
 from sgnjax.ops.dtypes import wide
+from sgnjax.ops.rows import length_last, length_second
 
 PATHS = ('fft', 'matrix')
 # Up to this length one product with the dense matrix beats the FFT and its reordering.
@@ -29,6 +30,23 @@ def idct(x: jax.Array, axis: int = -1, *, path: str | None = None) -> jax.Array:
   return _transform(x, axis, path, _idct_fft, lambda n, dtype: dct_matrix(n, dtype).T)
 
 
+def dct_gate(x_BLC: jax.Array, gate_LC: jax.Array, *, path: str | None = None) -> jax.Array:
+  """`idct(gate * dct(x))` along axis 1, of (B, L, *C) and (L, *C); path as in `dct`.
+
+  By FFT the coefficients are never put in order: the twiddled spectrum u has coefficient k in its
+  real part and, negative, N - k in its imaginary part, and the inverse takes both from there. So a
+  gate is two real factors between twiddles, and the amplitudes a_k cancel.
+  """
+  n = x_BLC.shape[1]
+  dtype = wide(x_BLC.dtype)
+  x, gate = x_BLC.astype(dtype), gate_LC.astype(dtype)[None]
+  if chosen_path(n, path) == 'matrix':
+    y = idct(gate * dct(x, 1, path='matrix'), 1, path='matrix')
+  else:
+    y = _dct_gate_fft(x, gate)
+  return y.astype(x_BLC.dtype)
+
+
 def dct_matrix(n: int, dtype) -> jax.Array:
   """The matrix C (n, n) of the orthonormal DCT-II, `dct(x) == C @ x`; row k is frequency k."""
   k_K, n_N = np.arange(n)[:, None], np.arange(n)[None, :]
@@ -42,13 +60,19 @@ def _amplitudes(n: int) -> np.ndarray:
   return np.sqrt(np.where(np.arange(n) == 0, 1.0, 2.0) / n)
 
 
+def chosen_path(n: int, path: str | None = None) -> str:
+  """The path given, or the one for a DCT of n points on this backend. Raises UserError."""
+  if path is None:
+    path = 'matrix' if n <= MATRIX_UP_TO.get(backend(), MATRIX_UP_TO['cpu']) else 'fft'
+  check_choice('DCT path', path, PATHS)
+  return path
+
+
 def _transform(x, axis, path, by_fft, matrix):
   n = x.shape[axis]
   if n == 0:
     raise UserError(f'a DCT needs at least one point, but axis {axis} of {x.shape} is empty')
-  if path is None:
-    path = 'matrix' if n <= MATRIX_UP_TO.get(backend(), 32) else 'fft'
-  check_choice('DCT path', path, PATHS)
+  path = chosen_path(n, path)
   dtype = wide(x.dtype)
   x_XN = jnp.moveaxis(x, axis, -1).astype(dtype)
   if path == 'fft':
@@ -91,3 +115,35 @@ def _idct_fft(y_XN):
   even, odd = v_XN[..., : (n + 1) // 2], v_XN[..., (n + 1) // 2 :][..., ::-1]
   x_XN = jnp.zeros_like(y_XN).at[..., ::2].set(even)
   return x_XN.at[..., 1::2].set(odd)
+
+
+def _evens_first(n):
+  """Rows 0, 2, 4, ... and then the odd ones backwards, as `length_last` takes them."""
+
+  def parts(rows_BRC, first):
+    odd_BRC = rows_BRC[:, 1::2][:, ::-1]
+    return [(rows_BRC[:, ::2], first // 2), (odd_BRC, n - first // 2 - odd_BRC.shape[1])]
+
+  return parts
+
+
+def _dct_gate_fft(x_BLC, gate_1LC):
+  n = x_BLC.shape[1]
+  half, order = n // 2 + 1, _evens_first(n)
+  z_BCF = jnp.fft.rfft(length_last(x_BLC, n, order))
+  gate_1CL = length_last(gate_1LC, n, lambda rows_BRC, first: [(rows_BRC, first)])
+  # Behind coefficient 0 the imaginary part is 0, so that its factor may be any.
+  mirrored_1CF = jnp.concatenate([gate_1CL[..., :1], gate_1CL[..., : n - half : -1]], -1)
+  twiddles = _row(_twiddles(n, z_BCF.dtype), z_BCF)
+  u_BCF = twiddles * z_BCF
+  y_BCF = jax.lax.complex(jnp.real(u_BCF) * gate_1CL[..., :half], jnp.imag(u_BCF) * mirrored_1CF)
+  v_BCN = jnp.fft.irfft(jnp.conj(twiddles) * y_BCF, n)
+
+  def in_order(v_BCN):
+    v_BNC = jnp.moveaxis(v_BCN, -1, 1)
+    even_BMC, odd_BMC = v_BNC[:, : (n + 1) // 2], v_BNC[:, (n + 1) // 2 :][:, ::-1]
+    if n % 2:
+      odd_BMC = jnp.concatenate([odd_BMC, jnp.zeros_like(even_BMC[:, :1])], 1)
+    return jnp.stack([even_BMC, odd_BMC], 2).reshape(x_BLC.shape[0], -1, *v_BNC.shape[2:])[:, :n]
+
+  return length_second(v_BCN, n, in_order, lambda g_BLC: length_last(g_BLC, n, order))

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgnjax.ops.dct import dct, idct
+from sgnjax.ops.dct import dct, dct_gate, idct
 from sgnjax.ops.dtypes import wide
 from sgnjax.ops.haar import (
   band_frequency,
@@ -36,10 +36,7 @@ def spectral_gate(x_BLD: jax.Array, gate_ND: jax.Array) -> jax.Array:
 
   The gate is resampled when the length is not N.
   """
-  gate_LD = resample_gate(gate_ND, x_BLD.shape[1])
-  compute = wide(x_BLD.dtype)
-  coefficients_BLD = dct(x_BLD.astype(compute), axis=1) * gate_LD.astype(compute)[None]
-  return idct(coefficients_BLD, axis=1).astype(x_BLD.dtype)
+  return dct_gate(x_BLD, resample_gate(gate_ND, x_BLD.shape[1]))
 
 
 def resample_gate(gate_ND: jax.Array, length: int) -> jax.Array:

@@ -6,6 +6,7 @@ import numpy as np
 
 from sgnjax.errors import UserError
 from sgnjax.ops.dtypes import wide
+from sgnjax.ops.right_angle import sequence, spectrum
 
 
 def one_sided_kernel(response: jax.Array) -> jax.Array:
@@ -77,26 +78,26 @@ def even_kernel_2d(response: jax.Array) -> jax.Array:
 
 
 def causal_conv(x: jax.Array, h: jax.Array) -> jax.Array:
-  """`y_t = sum_tau h[tau] x[t - tau]`, zero before the start, by zero-padded FFT, O(L log L).
+  """`y_t = sum_tau h[tau] x[t - tau]`, zero before the start, by FFT, O(L log L).
 
   x: (B, L, *C); h: (T, *C') with C' broadcastable to C. Lags beyond L are cut, so h may be longer
-  than x. FFT in float32 or wider; the result has x's shape and dtype.
+  than x. FFT in float32 or wider; the result has x's shape and dtype. The backward pass reads the
+  spectra of both: 16 bytes a number of x in float32, where T is L.
   """
   x_wide, h_wide = _prepare(x, h)
-  n = _fft_length(x_wide, h_wide)
-  response = jnp.fft.rfft(h_wide, n, axis=0)
-  return _filter(x_wide, response, n).astype(x.dtype)
+  n = filter_length(x_wide.shape[1], h_wide.shape[0])
+  return _filter(x_wide, spectrum(h_wide[None], n), n).astype(x.dtype)
 
 
 def even_conv(x: jax.Array, r: jax.Array) -> jax.Array:
-  """`y_t = sum_s r[|t - s|] x_s`, zero outside, by zero-padded FFT, O(L log L).
+  """`y_t = sum_s r[|t - s|] x_s`, zero outside, by FFT, O(L log L).
 
   Shapes and dtypes as in `causal_conv`. Zeros behind the sequence change nothing but rounding.
   """
   x_wide, r_wide = _prepare(x, r)
-  n = _fft_length(x_wide, r_wide)
+  n = filter_length(x_wide.shape[1], r_wide.shape[0])
   # The response of both sides is twice the real part of one side, with lag 0 counted once.
-  response = 2 * jnp.real(jnp.fft.rfft(r_wide, n, axis=0)) - r_wide[:1]
+  response = 2 * jnp.real(spectrum(r_wide[None], n)) - r_wide[0][None, ..., None]
   return _filter(x_wide, response, n).astype(x.dtype)
 
 
@@ -107,9 +108,10 @@ def two_sided_conv(x: jax.Array, past: jax.Array, future: jax.Array) -> jax.Arra
   """
   x_wide, past_wide = _prepare(x, past)
   _, future_wide = _prepare(x, future)
-  n = _fft_length(x_wide, past_wide)
-  response = jnp.fft.rfft(past_wide, n, axis=0) + jnp.conj(jnp.fft.rfft(future_wide, n, axis=0))
-  return _filter(x_wide, response - past_wide[:1].astype(response.dtype), n).astype(x.dtype)
+  n = filter_length(x_wide.shape[1], past_wide.shape[0])
+  response = spectrum(past_wide[None], n) + jnp.conj(spectrum(future_wide[None], n))
+  lag_0 = past_wide[0][None, ..., None].astype(response.dtype)
+  return _filter(x_wide, response - lag_0, n).astype(x.dtype)
 
 
 def even_conv_2d(x: jax.Array, r: jax.Array) -> jax.Array:
@@ -179,6 +181,11 @@ def fast_length(n: int) -> int:
   return best
 
 
+def filter_length(length: int, lags: int) -> int:
+  """Points of the complex FFTs that filter so many tokens by lags 0..lags - 1 on either side."""
+  return fast_length(max(length, (length + min(lags, length)) // 2))
+
+
 def _prepare(x, h):
   """Both in the dtype of the computation, the kernel cut to the lags that meet the sequence."""
   if h.ndim != x.ndim - 1:
@@ -187,11 +194,6 @@ def _prepare(x, h):
   return x.astype(dtype), h[: x.shape[1]].astype(dtype)
 
 
-def _fft_length(x, h):
-  return fast_length(x.shape[1] + h.shape[0] - 1)
-
-
 def _filter(x, response, n):
-  spectrum = jnp.fft.rfft(x, n, axis=1)
-  y = jnp.fft.irfft(spectrum * response.astype(spectrum.dtype)[None], n, axis=1)
-  return y[:, : x.shape[1]]
+  spectrum_BCN = spectrum(x, n)
+  return sequence(spectrum_BCN * response.astype(spectrum_BCN.dtype), x.shape[1])

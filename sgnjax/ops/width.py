@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sgnjax.errors import check_choice
-from sgnjax.ops.dct import dct, idct
+from sgnjax.ops.dct import chosen_path, dct, idct
 from sgnjax.ops.dtypes import wide
 
 BASES = ('dct', 'orthogonal', 'permuted')
@@ -74,3 +74,36 @@ def width_filter(
   """
   weights_D = w_D.astype(coefficients_BLD.dtype) * (2 if released else 1)
   return synthesise(coefficients_BLD * weights_D[None, None, :], basis)
+
+
+def width_operator(w_D: jax.Array, *, basis: str = 'dct', released: bool = False) -> jax.Array:
+  """`width_filter(analyse(x))` as the symmetric matrix (D, D) that it is, in float32 or wider."""
+  units_1DD = jnp.eye(w_D.shape[0], dtype=wide(w_D.dtype))[None]
+  return width_filter(analyse(units_1DD, basis), w_D, basis=basis, released=released)[0]
+
+
+def folds(width: int, tokens: int, basis: str = 'dct') -> bool:
+  """Whether one product of each token with `width_operator` beats two transforms.
+
+  That is where a transform is a product, and for a DCT up to twice that width: one product stands
+  against two FFTs. The matrix is made anew in every step, as for so many tokens as it has rows.
+  """
+  dense = basis == 'orthogonal' or chosen_path(-(-width // 2)) == 'matrix'
+  return dense and tokens > width
+
+
+def width_mix(
+  x_BLD: jax.Array, w_D: jax.Array, *, basis: str = 'dct', released: bool = False
+) -> jax.Array:
+  """`width_filter(analyse(x))` where nothing else asks for the coefficients; x's dtype.
+
+  By a matrix where `folds` says so. Source: CHIAR-Former, DCT operator.
+  """
+  dtype = wide(x_BLD.dtype)
+  x, w_D = x_BLD.astype(dtype), w_D.astype(dtype)
+  if folds(x.shape[-1], x.shape[0] * x.shape[1], basis):
+    m_DD = width_operator(w_D, basis=basis, released=released)
+    y = jnp.einsum('bld,de->ble', x, m_DD, precision=jax.lax.Precision.HIGHEST)
+  else:
+    y = width_filter(analyse(x, basis), w_D, basis=basis, released=released)
+  return y.astype(x_BLD.dtype)

@@ -1,18 +1,22 @@
 """Bases of the width: orthonormal, fixed, and what scipy computes."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.fft
 
 from sgnjax.errors import UserError
+from sgnjax.ops.backend import assumed
 from sgnjax.ops.width import (
   BASES,
   analyse,
+  folds,
   orthogonal_matrix,
   permutation,
   synthesise,
   width_filter,
+  width_mix,
 )
 
 pytestmark = pytest.mark.usefixtures('float64')
@@ -56,3 +60,30 @@ def test_the_filter_is_a_symmetric_matrix_with_the_weights_as_eigenvalues(basis)
 def test_an_unknown_basis_is_named():
   with pytest.raises(UserError, match="did you mean 'orthogonal'"):
     analyse(jnp.ones(4), 'orthogonl')
+
+
+@pytest.mark.parametrize('released', [False, True])
+@pytest.mark.parametrize('basis', BASES)
+def test_folded_into_a_matrix_the_filter_and_its_gradients_are_the_same(basis, released):
+  rng = np.random.default_rng(2)
+  x, w, gradient = (jnp.asarray(rng.normal(size=s)) for s in ((2, 40, 24), (24,), (2, 40, 24)))
+
+  def apart(x, w):
+    return width_filter(analyse(x, basis), w, basis=basis, released=released)
+
+  def folded(x, w):
+    return width_mix(x, w, basis=basis, released=released)
+
+  assert folds(24, 80, basis)
+  assert not folds(24, 24, basis)  # the matrix costs as much as so many tokens
+  for ours, theirs in zip(*(jax.vjp(f, x, w)[1](gradient) for f in (folded, apart)), strict=True):
+    np.testing.assert_allclose(ours, theirs, atol=1e-12)
+  np.testing.assert_allclose(folded(x, w), apart(x, w), atol=1e-12)
+
+
+def test_folding_follows_the_transform_of_the_backend():
+  for kind, width in (('cpu', 64), ('tpu', 2048)):
+    with assumed(kind):
+      assert folds(width, 10**6)
+      assert not folds(width + 1, 10**6)
+      assert folds(width + 1, 10**6, 'orthogonal')

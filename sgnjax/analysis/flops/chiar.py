@@ -4,14 +4,19 @@ from sgnjax.analysis.flops.attention import attending
 from sgnjax.analysis.flops.tally import ELEMENTWISE, Cost, Tally, dct, idct, known
 from sgnjax.mixers.chiar import Routed
 from sgnjax.mixers.chiar_operators import AttentionOperator, DCTOperator, RBFOperator
+from sgnjax.ops.width import folds
 
 ROUTERS = {'threshold': False, 'random': False, 'soft': True, 'hard': True}  # whether they learn
 
 
 def dct_operator(tally: Tally, m: DCTOperator | Routed, batch: int, length: int) -> None:
-  tokens = batch * length
-  tally.put('width transforms', transform(m, tokens) + transform(m, tokens, back=True))
-  tally.put('width filter', Cost(2, 4) * (tokens * m.width))
+  tokens = rows = batch * length
+  there = transform(m, tokens)
+  if isinstance(m, DCTOperator) and folds(m.width, tokens, m.basis):
+    tally.product('width products', tokens, m.width, m.width)
+    rows, there = m.width, transform(m, m.width).constant
+  tally.put('width transforms', there + transform(m, rows, back=True))
+  tally.put('width filter', Cost(2, 4) * (rows * m.width))
   own_residual(tally, m, tokens)
 
 
