@@ -24,7 +24,7 @@ from sgnjax.ops.kernels import (
 pytestmark = pytest.mark.usefixtures('float64')
 
 LENGTHS = (1, 2, 31)
-TAPS = (1, 2, 13, 100)
+TAPS = (1, 2, 13, 100)  # of 31 tokens, the last takes complex FFTs
 
 
 def normal(*shape, seed=0):

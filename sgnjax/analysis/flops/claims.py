@@ -81,7 +81,7 @@ def sgn() -> list[str]:
     'The paper does not say what it counts. '
     f'The gated causal form, which the shipped config trains, saves '
     f'{saving(named["SGN causal, gated"], softmax, HEAD):.1%} in its layers: its three projections '
-    'and the FFTs of twice the length cost more than a plain gate.',
+    'and the FFTs of its convolution cost more than a plain gate.',
   ]
 
 

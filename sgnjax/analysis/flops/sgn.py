@@ -9,6 +9,7 @@ from sgnjax.analysis.flops.tally import (
   idct,
   irfft,
   known,
+  matrix_up_to,
   rfft,
   there_and_back,
 )
@@ -58,7 +59,9 @@ def published(tally, name, basis, n, rows, *, learned=True, constant=False) -> N
     forward, back, gates = rfft(n, rows), irfft(n, rows), Cost(1, 5) * ((n // 2 + 1) * rows)
   else:
     gates = Cost(1, 3) * (n * rows)
-    if basis == 'dct':
+    if basis == 'dct' and n > matrix_up_to():
+      forward, back, gates = rfft(n, rows), irfft(n, rows), Cost(3.7, 11.3) * (n * rows)
+    elif basis == 'dct':
       forward, back = dct(n, rows), idct(n, rows)
     else:
       # The gradients of all levels' parts are added up at full length.

@@ -8,7 +8,7 @@ from sgnjax.errors import UserError
 from sgnjax.mixers import Mixer
 from sgnjax.ops.backend import backend
 from sgnjax.ops.dct import MATRIX_UP_TO
-from sgnjax.ops.kernels import fast_length
+from sgnjax.ops.kernels import fast_length, turned
 
 
 class Cost(NamedTuple):
@@ -85,7 +85,10 @@ def known(mixer: Mixer, option: str, choices: Mapping[Any, Any] | tuple) -> Any:
 
 
 def fft(points: int, rows: float, *, inverse: bool = False) -> float:
-  """XLA's count of real FFTs: 8 floor(log2 n) an element of the operand."""
+  """XLA's count: 8 floor(log2 n) an element of the operand, which is real, or complex.
+
+  inverse: of a real FFT, whose operand is half as long.
+  """
   elements = points // 2 + 1 if inverse else points
   return 8.0 * (points.bit_length() - 1) * elements * rows
 
@@ -118,11 +121,21 @@ def convolution(
 
   bank: kernels that each sequence meets, with one transform of it for all.
   """
-  points = fast_length(length + min(length, lags) - 1)
-  of_kernels, products = rfft(points, kernels), Cost(1, 5) * (points // 2 + 1)
+  taps = min(length, lags)
+  if turned(length, lags):
+    points = fast_length(length)
+    to = back = Cost(*(fft(points, 1),) * 2)
+    turn, turn_back = Cost(3, 5), Cost(5, 6)
+    tally.put(f'{name} turns', (turn * rows + turn_back * (rows * bank)) * length)
+    of_kernels = (to + turn * taps) * kernels
+  else:
+    real = fast_length(length + taps - 1)
+    to, back, points = rfft(real, 1), irfft(real, 1), real // 2 + 1
+    of_kernels = to * kernels
+  tally.put(f'{name} FFTs', (to + back * bank) * rows)
+  products = Cost(1, 3 if turned(length, lags) else 5) * points
   if not learned:
-    of_kernels, products = of_kernels.constant, Cost(1, 2) * (points // 2 + 1)
-  tally.put(f'{name} FFTs', rfft(points, rows) + irfft(points, rows * bank))
+    of_kernels, products = of_kernels.constant, Cost(1, 2) * points
   tally.put(f'{name} products', products * (rows * bank))
   tally.put(f'{name} kernels', of_kernels)
 
