@@ -199,6 +199,11 @@ def test_every_key_is_read(tmp_path, monkeypatch):
   run(f'--workdir={tmp_path}/c', '--config.data.name=tiny_shakespeare', status=2)
   run(f'--workdir={tmp_path}/d', '--config.model.form=published', status=3)  # allow_leak is asked
   run('--job=plan', '--config.target=v5e', status=2)
+  lengths = ('--config.model.vocab=11', '--config.scaling.lengths=16')
+  lengths += ("--config.scaling.mixers=('identity',)",)
+  run('--job=scaling', f'--workdir={tmp_path}/s', '--config.scaling.devices=2', *lengths)
+  for flag in ('--budget=1m', '--config.reproduce.size=tiny'):
+    assert main.main(['--job=reproduce', '--claims=ega-01', f'--workdir={tmp_path}/r', flag]) == 0
   run('--job=benchmark', '--config.benchmark.parts=opps', status=2)
   images = ['data.name=digits', 'data.task=classify', 'model.image=8,8,1', 'model.patch=2']
   for part in ('train', 'dev', 'test'):
