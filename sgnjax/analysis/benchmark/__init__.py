@@ -20,7 +20,7 @@ from sgnjax.analysis.benchmark import (
   train,
 )
 from sgnjax.analysis.benchmark.settings import ALL, STEP, Settings
-from sgnjax.analysis.machine import machine
+from sgnjax.analysis.machine import commit, machine
 from sgnjax.errors import check_choice
 from sgnjax.train.log import write_atomically
 
@@ -58,24 +58,40 @@ def about(section: Section) -> tuple[str, str]:
 def run(settings: Settings, workdir: Path, say: Callable[[str], None] = print) -> None:
   """Measures the sections that `benchmark.parts` names, one after the other.
 
-  After each, benchmark.json and benchmark.md of the workdir, and `benchmark.page`, have its table
-  in place of an older one of the same name; all else in them stays.
+  After each row, benchmark.json and benchmark.md of the workdir, and `benchmark.page`, have what is
+  measured so far, marked as unfinished; a table of the same name that was finished before stays
+  until the new one is. All else in them stays.
   """
+  code = commit() or 'unknown'
   for name in chosen(settings.parts):
-    found = page.read(workdir / FILE)
-    if settings.resume and name in found.get('sections', {}):
-      say(f'{name}: kept, as measured {found["sections"][name]["when"]}')
+    before = page.read(workdir / FILE).get('sections', {}).get(name)
+    finished = before is not None and before['finished']
+    if settings.resume and finished:
+      say(f'{name}: kept, as measured {before["when"]}')
       continue
     title, _ = about(SECTIONS[name])
     say(f'{name}: {title}')
     start, rows, notes = time.perf_counter(), [], []
+
+    def entry(done: bool, start=start, rows=rows, notes=notes) -> dict:
+      seconds = time.perf_counter() - start
+      where = {'commit': code, 'finished': done, **machine(1)}
+      return page.record(rows, notes, seconds, where)
+
     for item in SECTIONS[name](settings):
       (notes if isinstance(item, str) else rows).append(item)
       say(f'  {item if isinstance(item, str) else page.line(item)}')
-    entry = page.record(rows, notes, time.perf_counter() - start, machine(1))
-    sections = page.read(workdir / FILE).get('sections', {}) | {name: entry}
-    found['sections'] = {name: sections[name] for name in SECTIONS if name in sections}
-    write_atomically(workdir / FILE, json.dumps(found, indent=2) + '\n')
-    names = {name: about(section) for name, section in SECTIONS.items()}
-    for path in filter(None, (workdir / 'benchmark.md', settings.page)):
-      page.write(Path(path), names, found['sections'])
+      if not finished:
+        _keep(workdir, settings.page, name, entry(False))
+    _keep(workdir, settings.page, name, entry(True))
+
+
+def _keep(workdir: Path, shown: str | None, name: str, entry: dict) -> None:
+  """Writes a section's table into the files."""
+  found = page.read(workdir / FILE)
+  sections = found.get('sections', {}) | {name: entry}
+  found['sections'] = {name: sections[name] for name in SECTIONS if name in sections}
+  write_atomically(workdir / FILE, json.dumps(found, indent=2) + '\n')
+  names = {name: about(section) for name, section in SECTIONS.items()}
+  for path in filter(None, (workdir / 'benchmark.md', shown)):
+    page.write(Path(path), names, found['sections'])

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from sgnjax.analysis.machine import commit, in_words
+from sgnjax.analysis.machine import in_words
 from sgnjax.train.log import mark, write_atomically
 
 Row = dict[str, Any]  # column, with its unit -> value; 'LEAKY' true: of a form that sees the future
@@ -31,24 +31,24 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def record(rows: Iterable[Row], notes: Iterable[str], seconds: float, where: Mapping) -> dict:
-  """A section's entry in benchmark.json: what was measured, on what, by which command and code."""
+  """A section's entry in benchmark.json; where: commit and machine, and whether it is all."""
   return {
     'rows': [{k: None if v != v else v for k, v in row.items()} for row in rows],
     'notes': list(notes),
     'seconds': seconds,
     'when': datetime.datetime.now(datetime.UTC).strftime('%Y-%m-%d %H:%M UTC'),
     'command': command(),
-    'commit': commit() or 'unknown',
     **where,
   }
 
 
 def command() -> str:
   """The command line, without the folder that it writes to."""
-  if Path(sys.argv[0]).name != 'main.py':
+  name = Path(sys.argv[0]).name
+  if name not in ('main.py', 'sgnjax'):
     return 'sgnjax.jobs.benchmark.run(config, workdir)'
   words = [w for w in sys.argv[1:] if not w.startswith(('--workdir', '--config.benchmark.page'))]
-  return ' '.join(['python', 'launch/main.py', *words])
+  return ' '.join(['sgnjax' if name == 'sgnjax' else 'python launch/main.py', *words])
 
 
 def table(rows: list[Row]) -> list[str]:
@@ -87,6 +87,8 @@ def section(name: str, title: str, text: str, found: Mapping[str, Any]) -> list[
   lines = [f'### {title} (`{name}`)', '', *([text, ''] if text else [])]
   if found['rows']:
     lines += [*table(found['rows']), '']
+  if not found['finished']:
+    lines += ['**Unfinished: the run was ended here.**', '']
   for note in found['notes']:
     lines.append(f'- {note}')
   lines += [''] if found['notes'] else []

@@ -70,7 +70,7 @@ def loop(
     changes += ['train.progress=false', 'train.compile_cache=false']
     changes += [f'model.{key}={value}' for key, value in model.items()]
     changes += [f'train.{key}={value}' for key, value in own.items()]
-    config = config_lib.load(scaffold.CONFIGS / 'quickstart.py', changes)
+    config = config_lib.load(config_lib.CONFIGS / 'quickstart.py', changes)
     bare, looped, inside = None, [], []
     for _ in range(runs):
       with tempfile.TemporaryDirectory() as folder:

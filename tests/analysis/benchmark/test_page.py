@@ -107,7 +107,21 @@ def test_a_section_is_renewed_and_the_rest_of_the_page_stays(tmp_path, monkeypat
   assert '- a note of b' in text
   assert text.index('`p/a`') < text.index('`p/b`')
   assert (folder / 'benchmark.md').read_text().startswith('# How fast')
-  rows['a'][0]['ms'] = 9.0
+  # A run that is ended: the finished table stays; one that never was is there as far as it came.
+  rows['a'][:] = [{'case': 'x', 'ms': 7.0}, 3]
+  with pytest.raises(AttributeError):
+    run('p/a')
+  assert '| x | 4.00 |' in shown.read_text()
+  assert 'Unfinished' not in shown.read_text()
+  other = tmp_path / 'other'
+  with pytest.raises(AttributeError):
+    job.run(asked(parts='p/a'), other)
+  assert '| x | 7.00 |' in (other / 'benchmark.md').read_text()
+  assert 'Unfinished' in (other / 'benchmark.md').read_text()
+  rows['a'][:] = [{'case': 'x', 'ms': 9.0}]
+  assert job.run(asked(parts='all', resume=True), other) == 0
+  assert '| x | 9.00 |' in (other / 'benchmark.md').read_text()
+  assert 'Unfinished' not in (other / 'benchmark.md').read_text()
   capsys.readouterr()
   assert '| x | 4.00 |' in run('all', resume=True)[1]
   assert 'p/a: kept' in capsys.readouterr().out
