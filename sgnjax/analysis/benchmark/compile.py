@@ -63,7 +63,7 @@ def _first_step(folder: Path, number: int, name: str, sizes: dict[str, int]) -> 
   with (folder / 'said').open('w+') as said:
     process = subprocess.Popen(
       [
-        *(sys.executable, ROOT / 'launch' / 'main.py', f'--workdir={workdir}'),
+        *(sys.executable, '-m', 'sgnjax', f'--workdir={workdir}'),
         *(f'--config={config_lib.CONFIGS / "quickstart.py"}', f'--config.model.mixer={name}'),
         *('--config.mesh.data=1', *flags),
       ],

@@ -19,6 +19,7 @@ Ratios are medians over rounds in which the things compared take turns, seconds 
 are by `sgnjax.analysis.flops` where a column says so, else as XLA counts the compiled program (the
 body of a loop once). LEAKY: of a form that sees the future. `aim` is what was asked for
 beforehand."""
+CALLED = {'main.py': 'python launch/main.py', '__main__.py': 'sgnjax', 'sgnjax': 'sgnjax'}
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -44,11 +45,11 @@ def record(rows: Iterable[Row], notes: Iterable[str], seconds: float, where: Map
 
 def command() -> str:
   """The command line, without the folder that it writes to."""
-  name = Path(sys.argv[0]).name
-  if name not in ('main.py', 'sgnjax'):
+  called = CALLED.get(Path(sys.argv[0]).name)
+  if called is None:
     return 'sgnjax.jobs.benchmark.run(config, workdir)'
   words = [w for w in sys.argv[1:] if not w.startswith(('--workdir', '--config.benchmark.page'))]
-  return ' '.join(['sgnjax' if name == 'sgnjax' else 'python launch/main.py', *words])
+  return ' '.join([called, *words])
 
 
 def table(rows: list[Row]) -> list[str]:
