@@ -14,6 +14,7 @@ from sgnjax import config as config_lib  # noqa: E402
 from sgnjax import grid  # noqa: E402
 from sgnjax.errors import LeakError, UserError, nearest  # noqa: E402
 from sgnjax.jobs import JOBS, OWN_CONFIG, TOGETHER  # noqa: E402
+from sgnjax.memory import keep_freed  # noqa: E402
 from sgnjax.parallel import hosts  # noqa: E402
 
 SHORT = {'--claims': 'reproduce.claims', '--budget': 'reproduce.budget'}
@@ -73,6 +74,8 @@ def find_config(flags: argparse.Namespace, overrides: list[str]):
 
 
 def main(argv: list[str] | None = None) -> int:
+  if argv is None:  # a process of its own, before anything starts threads
+    keep_freed()
   try:
     flags, overrides = parse(sys.argv[1:] if argv is None else argv)
     if flags.job in ('list', 'compare'):

@@ -145,7 +145,7 @@ def tile_log_gate(queries: OfQueries, energy_BHSX: jax.Array, heads) -> jax.Arra
 
 
 def _log_sigmoid(u):
-  """With one exponential each way; at 0, where its parts have no gradient, it is 1/2."""
+  """By one exponential; at 0, where its parts have no gradient, it is 1/2."""
   return jnp.minimum(u, jnp.zeros((), u.dtype)) - jnp.log1p(jnp.exp(-jnp.abs(u)))
 
 
