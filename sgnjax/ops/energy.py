@@ -138,10 +138,9 @@ def tile_log_gate(queries: OfQueries, energy_BHSX: jax.Array, heads) -> jax.Arra
     bands.append(_log_sigmoid(z_BHLS - offset_HX[None, :, None, None, x]))
   if len(bands) == 1:
     return bands[0]
-  total_BHLS = bands[0] + share_HX[None, :, None, None, 0]
-  for x, band_BHLS in enumerate(bands[1:], 1):
-    total_BHLS = jnp.logaddexp(total_BHLS, band_BHLS + share_HX[None, :, None, None, x])
-  return total_BHLS
+  shares = (share_HX[None, :, None, None, x] for x in range(len(bands)))
+  parts = [band_BHLS + share for band_BHLS, share in zip(bands, shares, strict=True)]
+  return jax.nn.logsumexp(jnp.stack(parts, axis=2), axis=2)
 
 
 def _log_sigmoid(u):
