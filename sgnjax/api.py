@@ -76,7 +76,7 @@ def train(config: ConfigDict | str | Path, workdir: str | Path | None = None) ->
 def load(path: str | Path, which: str | int = 'best'):
   """`(model, params, tokenizer)` of a run's workdir, an export or a safetensors folder.
 
-  What is returned also has `config` and `step`, and `write(prompt)`. which: of a workdir, 'best' (by
+  What is returned also has `config`, `step` and `write(prompt)`. which: of a workdir, 'best' (by
   validation loss), 'latest' or a step. Raises UserError where there is nothing to load.
   """
   from sgnjax.export.load import load
@@ -141,8 +141,8 @@ def audit(
     return own.audit_module(model, params, **options, **call)
   if not callable(model):
     raise UserError(
-      f'{type(model).__name__} is no model: expected a function of tokens to logits, a Flax module, '
-      'a model or config of sgnjax, or the path of a run'
+      f'{type(model).__name__} is no model: expected a function of tokens to logits, a Flax '
+      'module, a model or config of sgnjax, or the path of a run'
     )
   _alone('a function', call, params=params)
   return own.audit_function(model, **options)

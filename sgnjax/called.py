@@ -1,4 +1,4 @@
-"""Subpackages that are functions too: `sgnjax.train(config)` beside `from sgnjax.train import loop`.
+"""Subpackages that are functions too: `sgnjax.train(config)`, `from sgnjax.train import loop`.
 
 Importing a subpackage sets it as an attribute of `sgnjax`, over whatever had its name. So the
 subpackage itself can be called, and means the same in any order of imports. Imports nothing of

@@ -11,7 +11,7 @@ import setuptools
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / 'sgnjax'
-EVERYONE = {'errors', 'config', 'grid'}
+EVERYONE = {'errors', 'config', 'grid', 'called'}
 MAY = {
   'ops': set(),
   'parallel': set(),
@@ -22,8 +22,9 @@ MAY = {
   'train': {'models', 'data', 'parallel', 'audit'},
   'decode': {'models', 'data', 'audit', 'train.checkpoint'},
 }
+MAY['export'] = {'models', 'mixers', 'data', 'audit', 'train', 'decode'}
 MAY['analysis'] = {'models', 'mixers', 'ops', 'parallel', 'data', 'audit', 'train', 'decode'}
-MAY['jobs'] = MAY['analysis'] | {'analysis'}
+MAY['jobs'] = MAY['analysis'] | {'analysis', 'export'}
 
 
 def ours(path: Path):

@@ -109,8 +109,8 @@ def audit_module(
 def _tokens(vocab: int, batch: int, length: int, seed: int) -> np.ndarray:
   if vocab < 2 or length < 2 or batch < 1:
     raise UserError(
-      f'vocab={vocab}, length={length}, batch={batch}: an audit replaces tokens by others, and needs '
-      'a vocabulary and a length of at least 2, and an example'
+      f'vocab={vocab}, length={length}, batch={batch}: an audit replaces tokens by others, and '
+      'needs a vocabulary and a length of at least 2, and an example'
     )
   rng = np.random.default_rng(seed)
   return rng.integers(0, vocab, size=(batch, length)).astype(np.int32)
@@ -134,16 +134,14 @@ def _forward(module: nn.Module, call: dict, variables, tokens_BL):
   result, found = module.apply(
     variables, tokens_BL, **call, capture_intermediates=True, mutable=['intermediates']
   )
-  outputs = [
-    (name, leaf)
-    for name, leaf in _outputs(found.get('intermediates', {}), ())
-    if leaf.ndim > 2
-    and leaf.shape[:2] == tokens_BL.shape
-    and jnp.issubdtype(leaf.dtype, jnp.inexact)
-  ]
-  return _logits(result), {
-    f'layer {i:02d} ({name})': leaf for i, (name, leaf) in enumerate(outputs)
-  }
+
+  def shown(leaf):
+    of_tokens = leaf.ndim > 2 and leaf.shape[:2] == tokens_BL.shape
+    return of_tokens and jnp.issubdtype(leaf.dtype, jnp.inexact)
+
+  outputs = [pair for pair in _outputs(found.get('intermediates', {}), ()) if shown(pair[1])]
+  names = [f'layer {i:02d} ({name})' for i, (name, _) in enumerate(outputs)]
+  return _logits(result), dict(zip(names, (leaf for _, leaf in outputs), strict=True))
 
 
 def _outputs(tree: Mapping, path: tuple[str, ...]) -> Iterator[tuple[str, jax.Array]]:

@@ -8,10 +8,8 @@ from sgnjax.decode.generate import Generation
 from sgnjax.errors import UserError
 from sgnjax.models.decoder import Decoder
 
-SHOWN, STOPPED = (
-  4,
-  16,
-)  # tokens a piece, where someone watches and where stop strings are looked for
+# Tokens a piece, where someone watches, and where only stop strings are looked for.
+SHOWN, STOPPED = 4, 16
 UNFINISHED = '\N{REPLACEMENT CHARACTER}'  # at the end: bytes of a character still to come
 
 

@@ -48,7 +48,8 @@ def run(config: ConfigDict, workdir: Path) -> int:
     slide=s.slide,
     show=show if alone else None,
   )
-  print() if alone else [print(head(i) + text) for i, text in enumerate(written.texts)]
+  for number, text in enumerate(written.texts):
+    print('' if alone else head(number) + text)
   print(f'--- {written.rate:,.0f} tokens/s{leaky}, compilation and the reading of prompts apart')
   return 0
 

@@ -23,12 +23,12 @@ SHOWN = 40  # tokens of a text at most, on the screen
 
 def run(config: ConfigDict, workdir: Path) -> int:
   """Prints tokens and totals and writes score.json. Raises UserError."""
-  texts = _texts(config.score)
+  texts, stride = _texts(config.score), config.score.stride
   model, params, tokenizer, step = language_model(config, workdir, 'score with')
   check_writable(Path(workdir))
   leaky = audit.gate(config, vocab=tokenizer.vocab_size).leaky
   ids = [tokenizer.encode(text) for text in texts]
-  scores = log_probabilities(model, params, ids, stride=config.score.stride)
+  scores = log_probabilities(model, params, ids, stride=stride)
   found = [_record(tokenizer, *pair) for pair in zip(ids, scores, strict=True)]
   record = {'step': step, 'texts': found} | ({'leaky': True} if leaky else {})
   path = Path(workdir) / 'score.json'

@@ -56,7 +56,7 @@ RULES: tuple[tuple[str, tuple], ...] = (
   ('*/scale', (None,)),
 )
 
-# Paths of the parameters of mixers that others register: whole on every device, whatever their names.
+# Paths of the parameters of mixers that were registered: whole on every device, by any name.
 OWN: set[str] = set()
 
 # Where the named axes go. A matrix falls into parts along its rows, which accelerators gather well:

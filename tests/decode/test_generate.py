@@ -10,6 +10,7 @@ import pytest
 from configs import base
 from sgnjax.decode.generate import Generation, generate
 from sgnjax.errors import UserError
+from sgnjax.mixers import MIXERS
 from sgnjax.models import build
 
 CONTEXT, VOCAB, SEED = 16, 11, 2
@@ -24,6 +25,8 @@ KINDS = {
   'ega': {'mixer': 'ega'},
   'haar': {'mixer': 'haar'},
 }
+MORE = {name: {'mixer': name} for name in ('ega_fourier_qk', 'linear', 'performer', 'uniform')}
+MORE['identity'] = {'mixer': 'identity'}
 ROUTED = ('routed', 'meta')  # DCT first, attention last, and a routed layer between
 PROMPTS = [[3, 1, 4, 1, 5], [9], [2, 6, 5, 3, 5, 8, 9, 7]]
 
@@ -32,7 +35,7 @@ PROMPTS = [[3, 1, 4, 1, 5], [9], [2, 6, 5, 3, 5, 8, 9, 7]]
 def make(kind: str, context: int = CONTEXT):
   """A small model with random weights large enough that it has opinions."""
   config = base.get_config().unlock()
-  options = dict(KINDS[kind])
+  options = dict((KINDS | MORE)[kind])
   config.model.chiar.meta = options.pop('meta', True)
   config.model.update(options)
   config.model.update(
@@ -78,8 +81,13 @@ def test_greedy_is_argmax_of_teacher_forcing_and_batch_is_one_at_a_time(kind):
   assert written_BT[1].tolist() == generate(model, params, PROMPTS[1:2], 8)[0].tolist()
 
 
+def test_every_causal_mixer_is_tried():
+  tried = {options['mixer'] for options in (KINDS | MORE).values()}
+  assert tried == {n for n in MIXERS if not n.startswith('chiar_') and n != 'fnet'}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize('kind', KINDS)
+@pytest.mark.parametrize('kind', KINDS | MORE)
 def test_256_greedy_tokens_of_ragged_prompts_are_those_of_teacher_forcing(kind):
   """Prompts of 1, 7 and 100 tokens in one batch; each row is read alone, behind nothing."""
   lengths, width = (1, 7, 100), 356

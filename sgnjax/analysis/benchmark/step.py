@@ -1,9 +1,10 @@
 """Step time, tokens/s and the share of this machine's matrix rate, on random tokens.
 
-Convention: a step counts the FLOPs of its forward and backward pass by `sgnjax.analysis.flops`; the
-optimiser and what is recomputed are left out. The machine's rate is that of a large square matrix
-product, in float32 and in the model's dtype, at JAX's default precision, on one device times the
-number of devices. Steps and products alternate in one run, and medians are compared.
+Convention: a step counts the FLOPs of its forward and backward pass by `sgnjax.analysis.flops` (of
+a registered mixer: as XLA counts them); the optimiser and what is recomputed are left out. The
+machine's rate is that of a large square matrix product, in float32 and in the model's dtype, at
+JAX's default precision, on one device times the number of devices. Steps and products alternate in
+one run, and medians are compared.
 """
 
 import math
@@ -15,7 +16,7 @@ from ml_collections import ConfigDict
 
 from sgnjax import config as config_lib
 from sgnjax.analysis.benchmark import timing
-from sgnjax.analysis.flops import flops
+from sgnjax.analysis.flops import flops, known, xla_flops
 from sgnjax.analysis.machine import in_words, machine
 from sgnjax.models import DECODERS, build, count
 from sgnjax.parallel.feed import place
@@ -69,7 +70,12 @@ class Bare:
   def flops(self) -> float:
     """Of a step, by formula: forward and backward."""
     shape = {'batch': self.config.train.batch, 'length': self.config.model.context}
-    return sum(flops(self.config, **shape, training=True).values())
+    if known(self.model):
+      return sum(flops(self.config, **shape, training=True).values())
+    twin = self.config.copy_and_resolve_references()  # of a registered mixer, as XLA counts
+    with twin.unlocked():
+      twin.model.scan_unroll = len(self.model.layers())  # it counts the body of a scan once
+    return xla_flops(twin, **shape, gradient=True)
 
 
 def random_batch(config: ConfigDict, mesh) -> dict[str, np.ndarray]:

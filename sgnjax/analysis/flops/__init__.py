@@ -37,7 +37,8 @@ from sgnjax.ops.backend import untiled
 from sgnjax.ops.linear_attention import BLOCK
 
 __all__ = [
-  'Cost', 'causal_saving', 'costs', 'counting_twin', 'fft', 'flops', 'matrix_up_to', 'xla_flops',
+  'Cost', 'causal_saving', 'costs', 'counting_twin', 'fft', 'flops', 'known', 'matrix_up_to',
+  'xla_flops',
 ]  # fmt: skip
 
 FORMULAS: dict[type[Mixer], Callable[[Tally, Mixer, int, int], None]] = {
@@ -117,6 +118,11 @@ def _mixer(tally: Tally, mixer: Mixer, batch: int, length: int) -> None:
   if type(mixer) not in FORMULAS:
     raise UserError(f"no FLOPs are known of mixer '{mixer.label}' ({type(mixer).__name__})")
   FORMULAS[type(mixer)](tally, mixer, batch, length)
+
+
+def known(model: Model) -> bool:
+  """Whether each mixer of the model has a formula here: those that were registered have none."""
+  return all(type(block.make(parent=None)) in FORMULAS for _, block in model.layers())
 
 
 def flops(
