@@ -1,0 +1,1 @@
+"""Models outside of a run: safetensors, programs for jax alone, a card, and the way back."""
