@@ -18,6 +18,8 @@ def get_config() -> ConfigDict:
   c.init_from = optional(str)  # workdir of another run whose weights to start from
   # a Python file, or a module's name, that registers mixers of your own (docs/your_own_mixer.md)
   c.plugin = optional(str)
+  # (first, last) step to trace, counted from 1, for TensorBoard's profiler or Perfetto
+  c.profile_steps = ()
   # what a plan is for: v5e-64, v5p-128, h100-8, cpu-8, ...; None: the devices here
   c.target = optional(str)
 
@@ -160,6 +162,7 @@ def get_config() -> ConfigDict:
   c.train.batch = 32
   c.train.accumulation = 1
   c.train.label_smoothing = 0.0  # task classify: probability given to all classes alike
+  c.train.ema = 0.0  # decay of the average of the weights that is evaluated and used; 0: none
   c.train.log_every = 20
   c.train.eval_every = 200
   c.train.checkpoint_every = 200
@@ -168,6 +171,7 @@ def get_config() -> ConfigDict:
   c.train.wall_status = 0  # exit status of a run that left so, for a scheduler to start it again
   c.train.compile_cache = True
   c.train.progress = True
+  c.train.wandb = optional(str)  # a project of Weights & Biases that is told the numbers too
 
   c.optim = ConfigDict()
   c.optim.lr = 1e-3
@@ -233,6 +237,18 @@ def get_config() -> ConfigDict:
   c.reproduce.claims = 'all'  # identifiers or how they begin: ega-03,ega-06,chi
   c.reproduce.budget = optional(str)  # of time, as 20m: trainings are made as large as fits
   c.reproduce.size = 'small'  # of trainings without a budget: tiny | small | middle | large
+
+  c.lr_range = ConfigDict()  # --job=lr_range: a run whose learning rate grows, geometrically
+  c.lr_range.low = 1e-6
+  c.lr_range.high = 1.0
+  c.lr_range.steps = 100
+
+  c.export = ConfigDict()
+  c.export.folder = optional(str)  # where --job=export writes; None: `export` in the workdir
+  c.export.programs = True  # compiled programs of the model beside its weights
+  c.export.platforms = ('cpu', 'cuda', 'tpu')  # that the programs run on; rocm is another
+  c.export.batch = optional(int)  # rows that the programs take; None: any number
+  c.export.tokens = optional(int)  # that the caches of the decode step have room for; None: context
 
   c.mesh = ConfigDict()
   c.mesh.data = -1  # devices along each axis; -1 takes what is left

@@ -13,7 +13,7 @@ if (ROOT / 'sgnjax').is_dir():  # a checkout, installed or not
 from sgnjax import config as config_lib  # noqa: E402
 from sgnjax import grid  # noqa: E402
 from sgnjax.errors import LeakError, UserError, nearest  # noqa: E402
-from sgnjax.jobs import JOBS, OWN_CONFIG, TOGETHER  # noqa: E402
+from sgnjax.jobs import ALONE, JOBS, OWN_CONFIG, TOGETHER  # noqa: E402
 from sgnjax.memory import keep_freed  # noqa: E402
 from sgnjax.parallel import hosts  # noqa: E402
 
@@ -70,7 +70,8 @@ def find_config(flags: argparse.Namespace, overrides: list[str]):
     raise UserError('a sweep is named by its config: write --config=FILE')
   if not flags.workdir:
     raise UserError('no config: write --config=configs/quickstart.py (--job=list shows them all)')
-  return config_lib.stored(flags.workdir, overrides), Path(flags.workdir)
+  defaults = config_lib.load(config_lib.CONFIGS / 'base.py')
+  return config_lib.stored(flags.workdir, overrides, defaults), Path(flags.workdir)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -78,7 +79,7 @@ def main(argv: list[str] | None = None) -> int:
     keep_freed()
   try:
     flags, overrides = parse(sys.argv[1:] if argv is None else argv)
-    if flags.job in ('list', 'compare'):
+    if flags.job in ALONE or (flags.job == 'doctor' and not (flags.config or flags.workdir)):
       config, workdir = None, None
     else:
       config, workdir = find_config(flags, overrides)

@@ -26,6 +26,9 @@ RESUME_FREE = (
   'sample.',
   'score.',
   'scaling.',
+  'export.',
+  'lr_range.',
+  'profile_steps',
   'mesh.',
   'hosts.',
   'target',
@@ -39,9 +42,13 @@ RESUME_FREE = (
   'train.wall_minutes',
   'train.wall_status',
   'train.progress',
+  'train.wandb',
   'train.compile_cache',
   'train.keep',
 )
+
+# Keys that came later, and whose defaults are what was done before.
+ADDED = ('plugin', 'train.ema')
 
 
 def load(path: str | Path, overrides: Sequence[str] = ()) -> ConfigDict:
@@ -128,6 +135,7 @@ def apply_override(config: ConfigDict, override: str) -> None:
       raise UserError(f'config.{key} is a group; set one of: {", ".join(whole)}')
     # The last part alone is the likeliest slip: config.steps for config.train.steps.
     ends = [k for k in known if k.split('.')[-1] == key.split('.')[-1]]
+    ends.sort(key=lambda k: not k.startswith('train.'))
     hint = f"; did you mean '{ends[0]}'?" if ends else nearest(key, known)
     raise UserError(f"config key '{key}' is not known{hint}")
   if not equals:
@@ -261,13 +269,36 @@ def _tuples(value):
   return tuple(_tuples(v) for v in value) if isinstance(value, list) else value
 
 
-def stored(workdir: str | Path, overrides: Sequence[str] = ()) -> ConfigDict:
-  """The config that a run left in its workdir, with overrides. Raises UserError."""
+def _fill(tree: dict, defaults: dict) -> None:
+  """Adds the keys of RESUME_FREE and ADDED that a serialised config lacks."""
+  known = flat(tree['config'])
+  for key, value in flat(defaults['config']).items():
+    if key in known or not key.startswith((*RESUME_FREE, *ADDED)):
+      continue
+    *groups, leaf = key.split('.')
+    node = tree['config']
+    for group in groups:
+      node = node.setdefault(group, {})
+    node[leaf] = value
+    if key in defaults['optional']:
+      tree['optional'][key] = defaults['optional'][key]
+
+
+def stored(
+  workdir: str | Path, overrides: Sequence[str] = (), defaults: ConfigDict | None = None
+) -> ConfigDict:
+  """The config that a run left in its workdir, with overrides. Raises UserError.
+
+  defaults: of keys that this version added, and that change no number of what an older one left.
+  """
   path = Path(workdir) / 'config.json'
   if not path.is_file():
     raise UserError(f"workdir '{workdir}' holds no config.json; name the config with --config=FILE")
   try:
-    config = deserialise(json.loads(path.read_text()))
+    tree = json.loads(path.read_text())
+    if defaults is not None:
+      _fill(tree, serialise(defaults))
+    config = deserialise(tree)
   except (ValueError, KeyError, TypeError):
     raise UserError(f"'{path}' is not a config that a run of sgnjax left") from None
   for override in overrides:

@@ -147,6 +147,22 @@ def test_a_stored_config_comes_back_whole(tmp_path):
   assert config_lib.differences(config, again, ['sample.', 'data.']) == []
 
 
+def test_a_config_of_an_older_version_gets_the_keys_that_change_no_number(tmp_path):
+  tree = config_lib.serialise(base.get_config())
+  for group, key in (('sample', 'top_p'), ('train', 'ema'), ('train', 'steps')):
+    del tree['config'][group][key]
+  del tree['config']['export']
+  tree['optional'] = {k: v for k, v in tree['optional'].items() if 'export' not in k}
+  del tree['optional']['sample.top_p']
+  (tmp_path / 'config.json').write_text(json.dumps(tree))
+  config = config_lib.stored(tmp_path, ['sample.top_p=0.5'], base.get_config())
+  assert config.sample.top_p == 0.5
+  assert config.train.ema == 0
+  assert config.export.platforms == ('cpu', 'cuda', 'tpu')
+  assert 'steps' not in config.train
+  config_lib.apply_override(config, 'export.batch=none')
+
+
 @pytest.mark.parametrize(
   ('text', 'said'),
   [
@@ -195,6 +211,10 @@ def test_every_key_is_read(tmp_path, monkeypatch):
   text.write_text('A line of text, and one more.\n' * 40)
   run(f'--workdir={tmp_path}/a', '--config.data.name=text', f'--config.data.path={text}')
   run(f'--workdir={tmp_path}/a', '--job=sample')
+  score = [f'--config.score.path={text}', '--config.score.lines=true', '--job=score']
+  run(f'--workdir={tmp_path}/e', *score, status=2)
+  run(f'--workdir={tmp_path}/a', '--job=export', '--config.export.tokens=99', status=2)
+  run(f'--workdir={tmp_path}/e', '--job=lr_range', '--config.lr_range.low=2', status=2)
   run(f'--workdir={tmp_path}/v', '--job=audit', '--config.audit.variants=identity')
   run(f'--workdir={tmp_path}/c', '--config.data.name=tiny_shakespeare', status=2)
   run(f'--workdir={tmp_path}/d', '--config.model.form=published', status=3)  # allow_leak is asked

@@ -28,6 +28,7 @@ GROUPS = {
   'sample': 'Generation',
   'score': 'Probabilities of a text',
   'reproduce': 'Claims of the papers',
+  'lr_range': 'The learning rate range test',
   'export': 'Export',
   'benchmark': 'The benchmark',
   'mesh': 'Devices',

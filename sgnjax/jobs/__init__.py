@@ -16,7 +16,12 @@ JOBS = {
   'compare': 'runs side by side on one page: --job=compare RUN_A RUN_B ...',
   'leakage': 'the shuffled gap of the workdir beside the audit of its weights',
   'reproduce': 'verdicts on the claims of the papers: --claims=ega-03,ega-06 --budget=20m',
+  'export': 'weights, programs that need jax alone, and a model card, in a folder',
+  'lr_range': 'which learning rates learn: a short run whose rate grows, and its picture',
+  'doctor': 'what is installed here, what would not work, and why',
+  'completion': 'completion of jobs, configs and keys for bash and zsh',
   'list': 'the configs there are, one line each',
 }
 OWN_CONFIG = ('reproduce',)  # need no --config
+ALONE = ('list', 'compare', 'completion')  # of no config
 TOGETHER = ('train', 'eval', 'benchmark')  # run in several processes where several are started

@@ -1,7 +1,9 @@
 """What must hold before a run begins or goes on."""
 
+import os
 from pathlib import Path
 
+import jax
 from ml_collections import ConfigDict
 
 from sgnjax import config as config_lib
@@ -19,7 +21,16 @@ def check_settings(config: ConfigDict) -> None:
     raise UserError(
       f'train.wall_minutes={config.train.wall_minutes}: expected more than 0, or none'
     )
+  if not 0 <= config.train.ema < 1:
+    raise UserError(f'train.ema={config.train.ema}: expected 0 (none) or more and less than 1')
   check_eval(config)
+
+
+def use_compile_cache() -> None:
+  """Keeps compiled programs in the user's cache folder, unless JAX was given another."""
+  if jax.config.jax_compilation_cache_dir is None:
+    root = Path(os.environ.get('XDG_CACHE_HOME') or Path.home() / '.cache')
+    jax.config.update('jax_compilation_cache_dir', str(root / 'sgnjax' / 'compiled'))
 
 
 def check_same_run(config: ConfigDict, workdir: Path) -> None:

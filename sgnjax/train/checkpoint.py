@@ -2,7 +2,8 @@
 
 `workdir/checkpoints/<step>/` holds `params` (arrays), `state` (step and optimiser, arrays), `data`
 (where the input and the log were, JSON), `config` and `tokenizer` (JSON), so that weights are read
-without an optimiser and without the run's own files.
+without an optimiser and without the run's own files. With `train.ema` it holds `average` too, the
+averaged parameters, which are then what is read for all uses but going on.
 """
 
 import json
@@ -21,6 +22,7 @@ from sgnjax.errors import UserError
 from sgnjax.parallel.agree import first, wait_for_all
 from sgnjax.train.state import TrainState
 
+AVERAGE = 'average'
 TREES, JSON = ('params', 'state'), ('data', 'config', 'tokenizer')
 
 
@@ -159,6 +161,8 @@ class Checkpoints:
     """
     step = int(state.step)
     items = {'params': state.params, 'state': {'step': state.step, 'opt_state': state.opt_state}}
+    if state.average is not None:
+      items[AVERAGE] = state.average
     self._checkpointer.save_checkpointables_async(
       step,
       items | {'data': data} | self._fixed,
@@ -173,8 +177,10 @@ class Checkpoints:
       'state': {'step': abstract.step, 'opt_state': abstract.opt_state},
       'data': None,
     }
+    if abstract.average is not None:
+      items[AVERAGE] = abstract.average
     found = self._checkpointer.load_checkpointables(self.latest if step is None else step, items)
-    state = TrainState(params=found['params'], **found['state'])
+    state = TrainState(params=found['params'], average=found.get(AVERAGE), **found['state'])
     return Restored(state, found['data'])
 
   def wait(self) -> None:
@@ -208,9 +214,10 @@ def load_params(workdir: str | Path, which: str | int = 'best') -> tuple[ConfigD
     config = config_lib.deserialise(found['config'])
     tokenizer = tokenizers.from_json(found['tokenizer'])
     here = SingleDeviceSharding(jax.local_devices()[0])
-    shapes = ocp.checkpointables_metadata(path).metadata['params']
+    kind = AVERAGE if (path / AVERAGE).is_dir() else 'params'
+    shapes = ocp.checkpointables_metadata(path).metadata[kind]
     abstract = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=here), shapes)
-    params = ocp.load_checkpointables(path, {'params': abstract})['params']
+    params = ocp.load_checkpointables(path, {kind: abstract})[kind]
   if config.data.task == 'classify' and config.model.classes is None:
     with config.unlocked():
       config.model.classes = params['classifier']['kernel'].shape[-1]

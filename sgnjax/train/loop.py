@@ -4,7 +4,6 @@ import collections
 import contextlib
 import json
 import math
-import os
 import time
 from pathlib import Path
 
@@ -22,7 +21,8 @@ from sgnjax.parallel.hosts import say_when_lost
 from sgnjax.parallel.mesh import make_mesh, row_shards
 from sgnjax.train import learned, objectives, tasks
 from sgnjax.train import state as state_lib
-from sgnjax.train.before import check_same_run, check_settings
+from sgnjax.train.before import check_same_run, check_settings, use_compile_cache
+from sgnjax.train.boards import Boards
 from sgnjax.train.checkpoint import Checkpoints, check_same_tokenizer, committed
 from sgnjax.train.evaluation import describe, evaluate, interval, that_counts
 from sgnjax.train.initial import start_from
@@ -31,7 +31,6 @@ from sgnjax.train.log import (
   JsonLines,
   Progress,
   Silent,
-  TensorBoard,
   check_writable,
   mark,
   read_records,
@@ -40,6 +39,7 @@ from sgnjax.train.log import (
 from sgnjax.train.model import model_of
 from sgnjax.train.optim import make_optimiser
 from sgnjax.train.step import check_batch, make_eval_step, make_train_step
+from sgnjax.train.trace import Trace, check_profile
 from sgnjax.train.words import introduction, last_saved, not_finite
 
 
@@ -64,6 +64,7 @@ def train(config: ConfigDict, workdir: str | Path, *, audited: audit.Report | No
   check_writable(workdir)
   check_same_run(config, workdir)
   check_settings(config)
+  check_profile(config)
   optimiser = make_optimiser(config)
   check_shared(workdir)
   check_same(config=config_lib.fingerprint(config))
@@ -93,18 +94,11 @@ def train(config: ConfigDict, workdir: str | Path, *, audited: audit.Report | No
       write_atomically(workdir / 'audit.json', json.dumps(audited.to_json(), indent=2) + '\n')
       write_atomically(workdir / 'tokenizer.json', json.dumps(corpus.tokenizer.to_json()) + '\n')
     run = _Run(config, workdir, sets, model, optimiser, mesh, checkpoints, audited.leaky)
-    for writer in (run.jsonl, run.board, run.progress):
+    for writer in (run.trace, run.jsonl, run.board, run.progress):
       stack.callback(writer.close)
     run.introduce()
     votes = Votes(mesh) if jax.process_count() > 1 else None
     return run.go(stack.enter_context(Stop(started, config.train.wall_minutes, votes)))
-
-
-def use_compile_cache() -> None:
-  """Keeps compiled programs in the user's cache folder, unless JAX was given another."""
-  if jax.config.jax_compilation_cache_dir is None:
-    root = Path(os.environ.get('XDG_CACHE_HOME') or Path.home() / '.cache')
-    jax.config.update('jax_compilation_cache_dir', str(root / 'sgnjax' / 'compiled'))
 
 
 def _result(
@@ -145,10 +139,11 @@ class _Run:
     self.step = step  # dispatched steps
     self.in_flight: collections.deque = collections.deque()
     self.clock, self.interval = Clock(), Clock()
+    self.trace = Trace(config, workdir)
     self.jsonl = self.board = self.progress = Silent()
     if first():
       self.jsonl = JsonLines(workdir, step, leaky=leaky)
-      self.board = TensorBoard(workdir, step, leaky=leaky)
+      self.board = Boards(config, workdir, step, leaky=leaky)
       self.progress = Progress(
         config.train.steps,
         step,
@@ -175,7 +170,9 @@ class _Run:
       say(f'resuming {self.workdir} from step {self.resumed}')
     elif self.config.init_from is not None:
       params, lines = start_from(self.config, self.corpus.tokenizer, self.state.params)
-      self.state = self.state.replace(params=params)
+      # Copies: the step consumes each array, and one array cannot be two.
+      average = self.state.average and jax.tree.map(jnp.copy, params)
+      self.state = self.state.replace(params=params, average=average)
       say('\n'.join(lines))
     total = count(self.model, self.state.params)
     if first():
@@ -192,9 +189,11 @@ class _Run:
     c, reason, self.stop = self.config.train, None, stop
     while self.step < c.steps and reason is None:
       batch = self.place(next(self.batches))
+      self.trace.before(self.step + 1)
       self.state, metrics = self.train_step(self.state, batch)
       self.step += 1
       self.in_flight.append((self.step, metrics, stop.vote()))
+      self.trace.after(self.step, metrics)
       self.collect(1)  # the step before; this one is on the device
       last = self.step == c.steps
       validation = None
@@ -259,7 +258,7 @@ class _Run:
     main = self.config.data.name
     for name, task in self.sets.items():
       record = evaluate(
-        task.config, task.corpus, self.eval_steps[name], self.state.params, self.mesh, self.step
+        task.config, task.corpus, self.eval_steps[name], self.state.evaluated, self.mesh, self.step
       )
       if not math.isfinite(record['loss']):
         self._not_finite(self.step, f'{record["split"]} loss {record["loss"]}{mark(self.leaky)}')

@@ -70,15 +70,18 @@ def schedule(config: ConfigDict) -> optax.Schedule:
   return rate
 
 
-def make_optimiser(config: ConfigDict) -> optax.GradientTransformation:
+def make_optimiser(
+  config: ConfigDict, rate: optax.Schedule | None = None
+) -> optax.GradientTransformation:
   """AdamW after clipping by the global norm (`optim.clip`, 0: no clipping).
 
-  Raises UserError for values that cannot be.
+  rate: of each step counted from 0, in the place of `schedule`. Raises UserError for values that
+  cannot be.
   """
   o = config.optim
   check(config)
   adamw = optax.adamw(
-    schedule(config),
+    schedule(config) if rate is None else rate,
     b1=o.b1,
     b2=o.b2,
     eps=o.eps,

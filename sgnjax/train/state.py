@@ -16,11 +16,31 @@ from sgnjax.parallel.mesh import replicated
 
 @flax.struct.dataclass
 class TrainState:
-  """`step` counts the finished steps (int32); `params` float32; `opt_state` Optax's."""
+  """`step` counts the finished steps (int32); `params` float32; `opt_state` Optax's.
+
+  average: of the parameters over the steps (`train.ema`), or None.
+  """
 
   step: jax.Array
   params: Any
   opt_state: Any
+  average: Any = None
+
+  @property
+  def evaluated(self) -> Any:
+    """The parameters that are evaluated: the average, where one is kept."""
+    return self.params if self.average is None else self.average
+
+
+def averaged(average: Any, params: Any, step: jax.Array, decay: float) -> Any:
+  """The exponential moving average after a step counted from 0; None stays None.
+
+  Its decay grows as (1 + step) / (10 + step) up to `decay`, so that the start is soon forgotten.
+  """
+  if average is None:
+    return None
+  rate = jnp.minimum(decay, (1.0 + step) / (10.0 + step))
+  return jax.tree.map(lambda a, p: a + (1 - rate).astype(a.dtype) * (p - a), average, params)
 
 
 def _fresh(config: ConfigDict, model: Model, optimiser: optax.GradientTransformation):
@@ -28,7 +48,8 @@ def _fresh(config: ConfigDict, model: Model, optimiser: optax.GradientTransforma
     inputs = example(config)
     inputs = jnp.zeros(inputs.shape, inputs.dtype)
     params = model.init(jax.random.key(config.seed), inputs)['params']
-    return TrainState(jnp.zeros((), jnp.int32), params, optimiser.init(params))
+    average = params if config.train.ema else None
+    return TrainState(jnp.zeros((), jnp.int32), params, optimiser.init(params), average)
 
   return make
 
@@ -66,4 +87,4 @@ def shardings_of(
     params,
     transform_non_params=lambda _: whole,
   )
-  return TrainState(whole, params, opt_state)
+  return TrainState(whole, params, opt_state, None if shapes.average is None else params)

@@ -178,7 +178,8 @@ def make_train_step(
       **scalars,
     }
     params = optax.apply_updates(state.params, updates)
-    return TrainState(state.step + 1, params, opt_state), metrics
+    average = state_lib.averaged(state.average, params, state.step, config.train.ema)
+    return TrainState(state.step + 1, params, opt_state, average), metrics
 
   return jax.jit(
     step,
