@@ -22,7 +22,7 @@ MAY = {
   'train': {'models', 'data', 'parallel', 'audit'},
   'decode': {'models', 'data', 'audit', 'train.checkpoint'},
 }
-MAY['export'] = {'models', 'mixers', 'data', 'audit', 'train', 'decode'}
+MAY['export'] = {'models', 'mixers', 'ops', 'data', 'audit', 'train', 'decode'}
 MAY['analysis'] = {'models', 'mixers', 'ops', 'parallel', 'data', 'audit', 'train', 'decode'}
 MAY['jobs'] = MAY['analysis'] | {'analysis', 'export'}
 

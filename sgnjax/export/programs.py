@@ -20,6 +20,7 @@ from sgnjax.errors import UserError, check_choice
 from sgnjax.export.weights import flat, nested
 from sgnjax.models import Model, example, one_by_one, unstacked
 from sgnjax.models.decoder import Decoder
+from sgnjax.ops.backend import untiled
 
 PLATFORMS = ('cpu', 'cuda', 'tpu', 'rocm')
 ENDING = '.jaxexport'
@@ -131,7 +132,8 @@ def _write(folder: Path, config: ConfigDict, name: str, function: Callable, *arg
       "programs need flatbuffers: pip install 'sgnjax[export]', or --config.export.programs=false "
       'for the weights alone'
     ) from None
-  with _any_rows(config):
+  # Tiles are cut for one kind of device and for a number of rows, and a program is for any.
+  with _any_rows(config), untiled():
     exported = jax.export.export(jax.jit(function), platforms=platforms)(*args)
   path = folder / f'{name}{ENDING}'
   path.write_bytes(exported.serialize())
@@ -151,7 +153,7 @@ def _any_rows(config: ConfigDict):
   """Turns what a mixer cannot do with a symbolic number of rows into a UserError."""
   try:
     yield
-  except (jax.core.InconclusiveDimensionOperation, jax.errors.ConcretizationTypeError) as error:
+  except (jax.errors.InconclusiveDimensionOperation, jax.errors.ConcretizationTypeError) as error:
     raise UserError(
       f'these layers need to know the number of rows ({str(error).splitlines()[0]}); set '
       f'--config.export.batch=1, or another number'
