@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from sgnjax.analysis.benchmark.step import Bare
 from sgnjax.analysis.benchmark.timing import interleaved
@@ -230,9 +231,12 @@ def code_against_prose(lab: Lab) -> Finding:
     'length; gated causal SGN',
     tables=tuple(t.table(SOFTMAX, f'{n}, nats a character') for n, t in trials.items()),
     runs=tuple(run for trial in trials.values() for run in trial.runs),
-    decision=larger('shakespeare_sgn', [ARMS[SGN], ARMS[SOFTMAX]]),
+    decision=larger(
+      'shakespeare_softmax',
+      [keys | _text(path.name) for path in paths.values() for keys in _pick(SGN, SOFTMAX).values()],
+    ),
   )
 
 
-def _text(path) -> Changes:
+def _text(path: Path | str) -> Changes:
   return {'data.name': 'text', 'data.path': str(path), 'model.vocab': None}
