@@ -22,13 +22,15 @@ def get_config():
   c.model.scan_unroll = 2
   c.data.name = 'recall/mqar'
   c.data.task = 'recall'
+  c.model.tied = False
   c.train.steps = 2000
   c.train.batch = 32
   c.train.log_every = 100
   c.train.eval_every = 500
   c.train.checkpoint_every = 1000
   c.train.keep = 1
-  c.optim.lr = 2e-3
+  c.optim.lr = 3e-3
+  c.optim.weight_decay = 0.01
   c.optim.warmup = 100
   c.eval.batch = 100
   return c

@@ -225,6 +225,7 @@ def test_every_key_is_read(tmp_path, monkeypatch):
   for flag in ('--budget=1m', '--config.reproduce.size=tiny'):
     assert main.main(['--job=reproduce', '--claims=ega-01', f'--workdir={tmp_path}/r', flag]) == 0
   run('--job=benchmark', '--config.benchmark.parts=opps', status=2)
+  run(f'--workdir={tmp_path}/s', '--job=scaling', status=2)  # no vocabulary is set
   images = ['data.name=digits', 'data.task=classify', 'model.image=8,8,1', 'model.patch=2']
   for part in ('train', 'dev', 'test'):
     (tmp_path / f'stsa.binary.{part}').write_text('0 a sad film\n1 a fine film\n' * 8)

@@ -134,8 +134,22 @@ def _sgn(mixer, gate_PD: dict[int, np.ndarray], mixture_GK, leaky: bool) -> list
   if kernel is not None:
     two_sided = mixer.form != 'causal'
     figure = plots.kernels(kernel, two_sided=two_sided, leaky=leaky)
-    drawn.append(Picture('sgn_kernels', figure, and_how))
+    drawn.append(Picture('sgn_kernels', figure, f'{and_how} {reach(kernel)}'))
   return drawn
+
+
+def reach(kernel_TD: dict[int, np.ndarray]) -> str:
+  """How far trained kernels look, in a sentence: lags within which half and 90 % of the energy lie.
+
+  kernel_TD: by layer, lags from 0 first; medians over channels.
+  """
+  told = []
+  for layer, h_TD in kernel_TD.items():
+    share_TD = np.cumsum(np.square(h_TD, dtype=np.float64), axis=0)
+    share_TD /= np.maximum(share_TD[-1:], 1e-30)
+    half, most = (int(np.median((share_TD < s).sum(0))) for s in (0.5, 0.9))
+    told.append(f'layer {layer + 1} {half} and {most}')
+  return f'Half and 90 % of the energy lie within so many tokens: {"; ".join(told)}.'
 
 
 def _toeplitz_part(gate_ND: np.ndarray) -> np.ndarray:

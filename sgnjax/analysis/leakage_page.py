@@ -54,7 +54,7 @@ def gap_against_audit(found: list[dict]) -> Figure:
       step += 0.8 if not r['leaky'] else -0.8
     placed.append((r['gap'], np.log10(y) + step))
     ax.annotate(
-      mark(r['name'], r['leaky']), (r['gap'], y), (r['gap'] + 0.08, y * 10**step), va='center',
+      r['name'] + mark(r['leaky']), (r['gap'], y), (r['gap'] + 0.08, y * 10**step), va='center',
       fontsize=8, arrowprops={'arrowstyle': '-', 'linewidth': 0.5} if step else None,
     )  # fmt: skip
   ax.set_yscale('log')
@@ -83,7 +83,7 @@ def by_layer(found: list[dict], most: int = 4) -> Figure:
     )  # fmt: skip
     names = [n.partition(' (')[0].replace('layer 0', 'layer ') for n in r['changes']]
     ax.set_yticks(np.arange(len(names)) + 0.5, names, fontsize=8)
-    ax.set_title(mark(r['name'], True), fontsize=10)
+    ax.set_title(r['name'] + mark(True), fontsize=10)
   axes[-1].set_xlabel('place (tokens before the first replaced one)')
   bar = figure.colorbar(image, ax=axes, shrink=0.7, aspect=30, extend='min')
   bar.set_label('change over largest value')

@@ -24,8 +24,9 @@ Accuracy on the tokens that each task asks for, mean of {seeds} seeds and their 
 lengths. Models see the same rows in the same order; sizes and steps are those of
 `configs/recall.py`. **Bold**: above 95 % for every seed.
 
-- `mqar`: pairs of keys and values, then each key once more: its value is asked for.
-- `induction`: the symbol that followed a trigger is asked for when the trigger comes back.
+- `mqar`: pairs of keys and values, then these keys at random: the value of each is asked for.
+- `induction`: a random order of symbols comes again and again: from the second round on each is
+  asked for. How long a round is differs from row to row.
 - `copying`: {data} different symbols scattered in filler, asked for in their order.
 """
 # Accuracy of other mixers as their papers print it, on their own settings: none was run here.

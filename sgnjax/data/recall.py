@@ -8,13 +8,15 @@ asked for in order, each answer standing before the next. Source: selective copy
 "Mamba" (2023), section 3.1 and appendix E.1, whose symbols may repeat and whose answers are asked
 all at once: the earlier answers are shown here, as a language model has them.
 
-`recall/induction`: random symbols, among them once a trigger; at the end the trigger stands again,
-and the symbol that came after it is asked for. Source: induction heads, ibid.
+`recall/induction`: different symbols in random order, again and again; from the second symbol of
+the second round on each is asked for. Rounds are a quarter to a half of a row long and differ from
+row to row, so that no fixed distance answers. Source: repeated random tokens, Olsson et al.,
+"In-context Learning and Induction Heads" (2022).
 
-`recall/mqar`: pairs of a key and a value, then each key once more among filler, at distances from a
-power law, where its value is asked for. Source: multi-query associative recall, Arora et al.,
-"Zoology" (2023), section 3.2 and appendix E; keys are 16 here (their vocabulary is 8,192), the
-exponent is that of their code, and filler takes the place of random tokens.
+`recall/mqar`: pairs of a key and a value, an eighth of the row's length; then keys of these at
+random, each before its value, which is asked for. Source: multi-query associative recall, Arora et
+al., "Zoology" (2023), section 3.2; there a key is asked for once, with random tokens between, and
+has a vocabulary of 8,192.
 """
 
 import hashlib
@@ -30,9 +32,9 @@ from sgnjax.errors import UserError, check_choice
 
 SIZES = {'train': 50_000, 'validation': 1_000, 'test': 1_000}
 DATA, SYMBOLS = 8, 32  # of copying
-ORDINARY = 16  # of induction
-KEYS, POWER = 16, 0.01  # of mqar: keys, as many values, and the law's exponent plus 1
-FILLER, ARROW, TRIGGER = '.', '>', '!'
+ORDINARY = 64  # of induction
+KEYS = 16  # of mqar, and as many values
+FILLER, ARROW = '.', '>'
 
 
 class Made(NamedTuple):
@@ -64,33 +66,29 @@ def _copying(rng: np.random.Generator, count: int, length: int) -> Made:
 
 
 def _induction(rng: np.random.Generator, count: int, length: int) -> Made:
-  """Words: trigger, ordinary symbols."""
-  ids_NT = 1 + rng.integers(0, ORDINARY, (count, length + 1))
-  # The first trigger stands before the last one's place, so that a symbol comes between them.
-  at_N = rng.integers(0, length - 2, count)
-  row_N = np.arange(count)
-  ids_NT[row_N, at_N] = ids_NT[:, -2] = 0
-  ids_NT[:, -1] = ids_NT[row_N, at_N + 1]
-  return Made(ids_NT, np.broadcast_to(np.arange(length) == length - 1, (count, length)))
+  """Words: symbols."""
+  most = min(ORDINARY, length // 2)
+  round_N = rng.integers(max(2, length // 4), most + 1, count)
+  symbols_NP = _distinct(rng, count, ORDINARY, most)
+  place_T = np.arange(length + 1)
+  ids_NT = np.take_along_axis(symbols_NP, place_T[None, :] % round_N[:, None], axis=1)
+  return Made(ids_NT, place_T[None, :-1] >= round_N[:, None])
 
 
 def _mqar(rng: np.random.Generator, count: int, length: int) -> Made:
-  """Words: filler, keys, values."""
+  """Words: keys, values."""
   pairs = min(KEYS, length // 8)
-  keys_NP = 1 + _distinct(rng, count, KEYS, pairs)
-  values_NP = 1 + KEYS + rng.integers(0, KEYS, (count, pairs))
-  ids_NT = np.zeros((count, length + 1), np.int64)
-  ids_NT[:, 0 : 2 * pairs : 2], ids_NT[:, 1 : 2 * pairs : 2] = keys_NP, values_NP
-  slots = (length + 1 - 2 * pairs) // 2
-  # The first of the slots in the order of exponential races are drawn without replacement.
-  weight_S = np.arange(1.0, slots + 1) ** (POWER - 1)
-  slot_NP = np.argsort(rng.exponential(size=(count, slots)) / weight_S, axis=1)[:, :pairs]
-  at_NP = 2 * pairs + 2 * slot_NP
-  np.put_along_axis(ids_NT, at_NP, keys_NP, axis=1)
-  np.put_along_axis(ids_NT, at_NP + 1, values_NP, axis=1)
-  asked_NL = np.zeros((count, length), bool)
-  np.put_along_axis(asked_NL, at_NP, True, axis=1)
-  return Made(ids_NT, asked_NL)
+  keys_NP = _distinct(rng, count, KEYS, pairs)
+  values_NP = KEYS + rng.integers(0, KEYS, (count, pairs))
+  # Each once in order, then at random; a row of odd length ends with a value.
+  slots = (length + 2) // 2
+  which_NS = rng.integers(0, pairs, (count, slots))
+  which_NS[:, :pairs] = np.arange(pairs)
+  both_NS2 = np.stack([np.take_along_axis(a, which_NS, axis=1) for a in (keys_NP, values_NP)], -1)
+  ids_NT = both_NS2.reshape(count, -1)[:, : length + 1]
+  place_L = np.arange(length)
+  asked_L = (place_L >= 2 * pairs) & (place_L % 2 == 0)
+  return Made(ids_NT, np.broadcast_to(asked_L, (count, length)))
 
 
 def _distinct(rng: np.random.Generator, count: int, among: int, size: int) -> np.ndarray:
@@ -104,8 +102,8 @@ def _words(kind: str, count: int) -> tuple[str, ...]:
 
 SETS: dict[str, Task] = {
   'recall/copying': Task((FILLER, ARROW, *_words('s', SYMBOLS)), _copying, 2 * DATA + 1, SYMBOLS),
-  'recall/induction': Task((TRIGGER, *_words('s', ORDINARY)), _induction, 4, ORDINARY),
-  'recall/mqar': Task((FILLER, *_words('k', KEYS), *_words('v', KEYS)), _mqar, 16, KEYS),
+  'recall/induction': Task(_words('s', ORDINARY), _induction, 8, ORDINARY),
+  'recall/mqar': Task((*_words('k', KEYS), *_words('v', KEYS)), _mqar, 16, KEYS),
 }
 
 

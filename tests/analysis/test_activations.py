@@ -3,6 +3,7 @@
 import numpy as np
 
 from sgnjax.analysis import activations
+from sgnjax.analysis.capture import reach
 from sgnjax.analysis.history import panels
 
 
@@ -68,3 +69,9 @@ def test_what_was_logged_over_training():
   ]  # fmt: skip
   assert list(found[1].bands[0].middle) == [0.1, 0.2]
   assert (found[2].bands[0].low, found[2].bands[0].high) == ((0, 1), (2, 3))
+
+
+def test_how_far_kernels_look():
+  h_TD = np.zeros((10, 3))
+  h_TD[0], h_TD[7] = 1, 0.5  # 80 % of the energy at lag 0, the rest at lag 7
+  assert reach({2: h_TD}).endswith('tokens: layer 3 0 and 7.')

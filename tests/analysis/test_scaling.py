@@ -41,7 +41,7 @@ def test_few_points():
 def config(**scaling):
   c = base.get_config().unlock()
   c.model.update(width=16, heads=2, layers=2, vocab=16, positions='none')
-  c.scaling.update({'mixers': ('identity',), 'lengths': (8, 32), 'devices': 1} | scaling)
+  c.scaling.update({'mixers': ('identity',), 'lengths': (8, 32), 'devices': 2} | scaling)
   c.train.compile_cache = False
   return c
 
@@ -102,7 +102,7 @@ def test_the_page_says_what_is_measured_and_what_the_law_says(tmp_path):
   [
     ({'mixers': ('sgm',)}, "did you mean 'sgn'"),
     ({'lengths': (1.5,)}, 'scaling.lengths'),
-    ({'devices': 0}, 'scaling.devices'),
+    ({'devices': 1}, 'scaling.devices'),
   ],
 )
 def test_what_is_refused(changes, said):

@@ -24,13 +24,12 @@ from sgnjax.models.variants import VARIANTS, variant
 from sgnjax.parallel.feed import place
 from sgnjax.parallel.mesh import make_mesh
 from sgnjax.train import state as state_lib
-from sgnjax.train.loop import use_compile_cache
 from sgnjax.train.optim import make_optimiser
 
 FILE = 'scaling.jsonl'
 STEPS, ENOUGH = 7, 3.0  # timed steps at most, and seconds after which fewer will do
 GIB = 2**30
-FREE = ('scaling.', 'train.compile_cache')  # what does not change a measurement
+FREE = ('scaling.',)  # what does not change a measurement
 
 
 def check(config: ConfigDict) -> None:
@@ -39,12 +38,15 @@ def check(config: ConfigDict) -> None:
   for name in s.mixers:
     if name not in VARIANTS:
       raise UserError(f"scaling.mixers: '{name}' is no variant" + nearest(name, VARIANTS))
-  if config.data.task != 'lm' or not config.model.vocab:
-    raise UserError('scaling is of language models, with model.vocab set: no text is read')
   if not s.lengths or any(type(n) is not int or n < 2 for n in s.lengths):
     raise UserError(f'scaling.lengths={s.lengths}: expected whole numbers of tokens')
-  if s.devices < 1:
-    raise UserError(f'scaling.devices={s.devices}: expected at least 1')
+  if s.devices < 2:
+    raise UserError(f'scaling.devices={s.devices}: expected at least 2, which have to talk')
+  for key in ('seconds', 'memory_gib'):
+    if s[key] <= 0:
+      raise UserError(f'scaling.{key}={s[key]}: expected more than 0')
+  if config.data.task != 'lm' or not config.model.vocab:
+    raise UserError('scaling is of language models, with model.vocab set: no text is read')
 
 
 def of_length(config: ConfigDict, mixer: str, length: int, devices: int) -> ConfigDict:
@@ -76,8 +78,6 @@ def measure(config: ConfigDict, workdir: Path) -> Iterator[dict]:
   check(config)
   s, target = config.scaling, targets.find(f'cpu-{config.scaling.devices}')
   targets.prepare(target)
-  if config.train.compile_cache:
-    use_compile_cache()
   known = read(workdir, config)
   have = {(r['kind'], r['mixer'], r['length']) for r in known}
   with (Path(workdir) / FILE).open('a', encoding='utf-8') as file:
