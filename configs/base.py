@@ -200,7 +200,7 @@ def get_config() -> ConfigDict:
   c.scaling.mixers = ('softmax', 'ega-prefix', 'fourier_qk', 'chiar', 'sgn', 'linear')
   c.scaling.lengths = (256, 1024, 2048, 4096, 8192, 16384, 65536, 2**18, 2**20)
   c.scaling.seconds = 20.0  # a step that is likely to take longer is not run
-  c.scaling.memory_gib = 8.0  # nor one whose program holds more
+  c.scaling.memory_gib = 10.0  # nor one whose program holds more
   c.scaling.devices = 8  # that the length lies over where collectives are counted
 
   c.sample = ConfigDict()

@@ -167,7 +167,7 @@ ROUTES = ['routes_text', 'routes_tokens', 'routes_layers']
     ('sgn-bidirectional-fft', ['sgn_gates', 'sgn_kernels'], 'mean of both sides'),
     ('sgn-random', ['sgn_gates', 'sgn_kernels'], 'random, fixed gate'),
     ('fourier_qk-taps-morlet', ['filters'], 'causal filter of 16 taps'),
-    ('ega_fourier_qk', ['filters', 'ega_gates'], 'each token as a key'),
+    ('ega_fourier_qk', ['filters', 'periods', 'ega_gates'], 'each token as a key'),
     ('chiar-v1-soft', ROUTES, 'attention to a large part, dark ones DCT mixing or RBF mixing'),
     ('chiar-random', [*ROUTES, 'meta_gate'], 'knows nothing of the token'),
     ('chiar-capacity-routed', [*ROUTES, 'meta_gate'], 'as many attend as it has slots'),

@@ -48,10 +48,11 @@ def config(**scaling):
 
 def test_what_would_take_too_long_or_too_much_is_not_run():
   known = [{'mixer': 'identity', 'kind': 'program', 'length': n, 'peak': 2**30} for n in (8, 32)]
-  found = measure._time(config(memory_gib=0.5), 'identity', 32, known)
+  step = measure._Step(config(), 'identity', 32)
+  found = measure._time(config(memory_gib=0.5), step, known)
   assert 'GiB, more than scaling.memory_gib=0.5' in found['skipped']
   known += [{'mixer': 'identity', 'kind': 'time', 'length': n, 'seconds': n**2} for n in (2, 4, 8)]
-  found = measure._time(config(seconds=1000.0), 'identity', 32, known)
+  found = measure._time(config(seconds=1000.0), step, known)
   assert found['skipped'].startswith('1,024 s by the law')
 
 
@@ -66,7 +67,9 @@ def test_a_job_goes_on_where_it_was(tmp_path, capsys):
   assert said.count('identity at 8: ') == 3  # once: a program, what it sends, a time
   assert said.count('identity at 32: ') == 2  # collectives are of every third length
   records = measure.read(tmp_path / 'w', config())
-  by_kind = {k: {r['length'] for r in records if r['kind'] == k} for k in measure.KINDS}
+  by_kind = {
+    k: {r['length'] for r in records if r['kind'] == k} for k in ('program', 'several', 'time')
+  }
   assert by_kind == {'program': {8, 32}, 'several': {8}, 'time': {8, 32}}
   assert all(r['seconds'] > 0 for r in records if r['kind'] == 'time')
   other = config()

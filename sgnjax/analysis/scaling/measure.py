@@ -5,6 +5,7 @@ formulas, at every length; steps are timed on one device as far as budget and me
 are lines of scaling.jsonl, so that what was measured is not measured again.
 """
 
+import functools
 import json
 import time
 from collections.abc import Iterator
@@ -80,37 +81,54 @@ def measure(config: ConfigDict, workdir: Path) -> Iterator[dict]:
   targets.prepare(target)
   known = read(workdir, config)
   have = {(r['kind'], r['mixer'], r['length']) for r in known}
+  lengths = sorted(s.lengths)
   with (Path(workdir) / FILE).open('a', encoding='utf-8') as file:
-    for kind, make in KINDS.items():
-      for length in sorted(s.lengths)[:: EVERY.get(kind, 1)]:
+    for many in (False, True):
+      for length in lengths[:: EVERY if many else 1]:
         for mixer in s.mixers:
-          if (kind, mixer, length) in have:
-            continue
-          record = {'kind': kind, 'mixer': mixer, 'length': length, 'model': _model(config)}
-          record |= make(config, mixer, length, known)
-          file.write(json.dumps(record) + '\n')
-          file.flush()
-          known.append(record)
-          yield record
+          step = _Step(config, mixer, length)
+          for kind, make in (SEVERAL if many else ONE).items():
+            if (kind, mixer, length) in have:
+              continue
+            record = {'kind': kind, 'mixer': mixer, 'length': length, 'model': _model(config)}
+            record |= make(config, step, known)
+            file.write(json.dumps(record) + '\n')
+            file.flush()
+            known.append(record)
+            yield record
 
 
-def _program(config: ConfigDict, mixer: str, length: int, known: list[dict]) -> dict:
+class _Step:
+  """The training step of a mixer at a length on one device, compiled when it is asked for."""
+
+  def __init__(self, config: ConfigDict, mixer: str, length: int):
+    self.mixer, self.length = mixer, length
+    self.config = of_length(config, mixer, length, 1)
+
+  @functools.cached_property
+  def mesh(self):
+    return make_mesh(self.config, jax.devices()[:1])
+
+  @functools.cached_property
+  def compiled(self) -> jax.stages.Compiled:
+    return layout.lower(self.config, self.mesh).compile()
+
+
+def _program(config: ConfigDict, step: _Step, known: list[dict]) -> dict:
   """FLOPs of a step, and bytes that one device alone would hold."""
-  one = of_length(config, mixer, length, 1)
-  work = flops.flops(one, batch=1, length=length, training=True)
-  found = {'flops': sum(work.values())}
+  work = flops.flops(step.config, batch=1, length=step.length, training=True)
   start = time.perf_counter()
-  compiled = layout.lower(one, make_mesh(one, jax.devices()[:1])).compile()
-  found['peak'] = layout.Program(0, **layout.buffers(compiled)).peak
-  return found | {'compile_seconds': time.perf_counter() - start}
+  peak = layout.Program(0, **layout.buffers(step.compiled)).peak
+  seconds = time.perf_counter() - start
+  return {'flops': sum(work.values()), 'peak': peak, 'compile_seconds': seconds}
 
 
-def _several(config: ConfigDict, mixer: str, length: int, known: list[dict]) -> dict:
+def _several(config: ConfigDict, step: _Step, known: list[dict]) -> dict:
   """Bytes that one of several devices sends, by kind, and holds; or why it cannot be."""
   devices = config.scaling.devices
   try:
     program = layout.program(
-      of_length(config, mixer, length, devices), targets.find(f'cpu-{devices}')
+      of_length(config, step.mixer, step.length, devices), targets.find(f'cpu-{devices}')
     )
   except UserError as error:
     return {'refused': str(error)}
@@ -120,10 +138,10 @@ def _several(config: ConfigDict, mixer: str, length: int, known: list[dict]) -> 
   return {'collectives': sent, 'peak_of_several': program.peak}
 
 
-def _time(config: ConfigDict, mixer: str, length: int, known: list[dict]) -> dict:
+def _time(config: ConfigDict, step: _Step, known: list[dict]) -> dict:
   """Median seconds of a step, or why none was run."""
-  s = config.scaling
-  own = [r for r in known if r['mixer'] == mixer]
+  s, length = config.scaling, step.length
+  own = [r for r in known if r['mixer'] == step.mixer]
   peak = next(r['peak'] for r in own if r['kind'] == 'program' and r['length'] == length)
   if peak > s.memory_gib * GIB:
     return {'skipped': f'{peak / GIB:,.1f} GiB, more than scaling.memory_gib={s.memory_gib:g}'}
@@ -131,22 +149,21 @@ def _time(config: ConfigDict, mixer: str, length: int, known: list[dict]) -> dic
   law = fit([r['length'] for r in before], [r['seconds'] for r in before], 2)
   if law is not None and law(length) > s.seconds:
     return {'skipped': f'{law(length):,.0f} s by the law, more than scaling.seconds={s.seconds:g}'}
-  one = of_length(config, mixer, length, 1)
-  mesh = make_mesh(one, jax.devices()[:1])
-  step = layout.lower(one, mesh).compile()
-  state = state_lib.create(one, build(one), make_optimiser(one), mesh)
+  one = step.config
+  state = state_lib.create(one, build(one), make_optimiser(one), step.mesh)
   tokens_T = np.random.default_rng(0).integers(0, one.model.vocab, length + 1, np.int32)
-  batch = place({'tokens': tokens_T[None, :-1], 'targets': tokens_T[None, 1:]}, mesh)
+  batch = place({'tokens': tokens_T[None, :-1], 'targets': tokens_T[None, 1:]}, step.mesh)
   took: list[float] = []
   while len(took) < STEPS + 1 and sum(took) < ENOUGH:
     start = time.perf_counter()
-    state, metrics = step(state, batch)
+    state, metrics = step.compiled(state, batch)
     jax.block_until_ready((state, metrics))
     took.append(time.perf_counter() - start)
   took = took[1:] or took  # the first touches memory anew
   return {'seconds': median(took), 'steps': len(took)}
 
 
-# What is measured, in this order; and every how many lengths, where not at each.
-KINDS = {'program': _program, 'several': _several, 'time': _time}
-EVERY = {'several': 3}
+# What is measured on one device, and over several; the latter at every third length.
+ONE = {'program': _program, 'time': _time}
+SEVERAL = {'several': _several}
+EVERY = 3
