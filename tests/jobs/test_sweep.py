@@ -1,11 +1,12 @@
 """A sweep stopped half-way goes on, repeats nothing, and tells all its points in one table."""
 
 import json
-import os
 
 import pytest
 
 from launch import main
+from sgnjax import grid
+from sgnjax.jobs import sweep as sweep_job
 from sgnjax.train.log import read_records
 
 FILE = """
@@ -78,9 +79,10 @@ def test_a_sweep_stopped_half_way_continues_and_repeats_nothing(sweep, tmp_path)
 
 
 def test_a_task_of_a_slurm_array_is_one_point(sweep, tmp_path, monkeypatch):
-  monkeypatch.setenv('SLURM_ARRAY_TASK_ID', '1')
-  assert sweep('--only=uniform')[0] == 0
-  assert sorted(p for p in os.listdir(tmp_path / 'w') if 'mixer' in p) == ['mixer-uniform_seed-1']
+  points = grid.load(tmp_path / 'grid.py', only=['uniform'])
+  chosen = sweep_job._mine(points, {'SLURM_ARRAY_TASK_ID': '1'})
+  assert [(number, point.name) for number, point in chosen] == [(1, 'mixer-uniform_seed-1')]
+  assert len(sweep_job._mine(points, {})) == 2
   monkeypatch.setenv('SLURM_ARRAY_TASK_ID', '4')
   status, said = sweep()
   assert status == 2

@@ -5,7 +5,7 @@ from matplotlib import colormaps
 from matplotlib.figure import Figure
 
 from sgnjax.analysis.plots.runs import _of, _some
-from sgnjax.analysis.plots.style import DASHES, MAP, drawable, entitle, new_figure
+from sgnjax.analysis.plots.style import DASHES, MAP, drawable, entitle, new_figure, plain_log
 
 
 def power_spectra(power_F_by_name: dict[str, np.ndarray], *, leaky: bool = False) -> Figure:
@@ -24,6 +24,7 @@ def power_spectra(power_F_by_name: dict[str, np.ndarray], *, leaky: bool = False
     )  # fmt: skip
   ax.set_xscale('log', base=2)
   ax.set_yscale('log')
+  plain_log(ax.yaxis)
   ticks = [2.0**-k for k in range(1, 12) if 2.0**-k >= 1 / (2 * len(power_F))]
   ax.set_xticks(ticks, [f'1/{1 / t:.0f}' for t in ticks])
   ax.minorticks_off()
@@ -75,7 +76,7 @@ def periods(period_H_by_layer: dict[int, np.ndarray], *, leaky: bool = False) ->
     ax.plot(layer + 1 + spread, flat, linestyle='none', marker='osD^'[i % 4], color='#0072B2',
             markersize=5, fillstyle='none')  # fmt: skip
   ax.set_yscale('log', base=2)
-  ax.yaxis.set_major_formatter(lambda value, _: f'{value:g}')
+  plain_log(ax.yaxis)
   ax.set_xticks([layer + 1 for layer in period_H_by_layer])
   ax.set(xlabel='layer (heads side by side)', ylabel='period of the filter (tokens)')
   ax.grid(alpha=0.25)

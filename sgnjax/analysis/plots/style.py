@@ -11,6 +11,7 @@ from matplotlib import font_manager
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ft2font import FT2Font
+from matplotlib.ticker import NullLocator
 
 BLACK, ORANGE, SKY, GREEN, BLUE, RED, PURPLE = COLOURS = (
   '#000000', '#E69F00', '#56B4E9', '#009E73', '#0072B2', '#D55E00', '#CC79A7'
@@ -34,6 +35,12 @@ def new_figure(height: float) -> Figure:
   figure.get_layout_engine().set(w_pad=0.1, h_pad=0.08)
   FigureCanvasAgg(figure)
   return figure
+
+
+def plain_log(axis) -> None:
+  """Numbers of a logarithmic axis as they are, `0.01`, without the letters of mathematics."""
+  axis.set_major_formatter(lambda value, _: f'{value:g}')
+  axis.set_minor_locator(NullLocator())
 
 
 def mark(label: str, leaky: bool) -> str:

@@ -9,7 +9,7 @@ from ml_collections import ConfigDict
 
 from sgnjax.analysis.machine import in_words, machine
 from sgnjax.analysis.plots.panels import LINES
-from sgnjax.analysis.plots.style import BLACK, new_figure, save
+from sgnjax.analysis.plots.style import BLACK, new_figure, plain_log, save
 from sgnjax.analysis.scaling.law import Law, fit
 from sgnjax.analysis.scaling.measure import GIB
 
@@ -22,8 +22,10 @@ HEAD = """# What a longer sequence costs
 
 {lead}
 
-- **Time**: median of a training step (forward, backward, AdamW) on one device. Measured as far as
-  {seconds:g} s a step and {memory:g} GiB go; beyond, *continued by the fitted law*, and written so.
+- **Time**: median of a training step (forward, backward, AdamW) on one device, in seconds of all
+  processors together, which other programs on the machine change less than the clock. Measured as
+  far as {seconds:g} s a step and {memory:g} GiB go; beyond, *continued by the fitted law*, and
+  written so.
 - **Memory**: what the compiled program holds at its peak, by the compiler, at every length. No
   program beyond the measured lengths was run.
 - **FLOPs**: by formula (`sgnjax.analysis.flops`), at every length.
@@ -34,7 +36,7 @@ The exponent is the slope through the logarithms of the five longest lengths tha
 in brackets its 95 % interval (Student's t): how far the points lie from one power, on this machine.
 """
 PICTURES = {
-  'scaling_time': 'seconds of a step; filled: measured, dashed beyond: the fitted law',
+  'scaling_time': 'processor seconds of a step; filled: measured, dashed beyond: the fitted law',
   'scaling_memory': 'GiB that the program of one device holds at its peak',
   'scaling_flops': 'FLOPs of a step, by formula',
   'scaling_collectives': 'bytes that a device sends in a step, the length over several devices',
@@ -42,10 +44,10 @@ PICTURES = {
 
 
 def curves(records: list[dict]) -> dict[str, Curves]:
-  """Seconds, GiB, FLOPs and bytes sent, by mixer and length; zeros are left out."""
+  """Processor seconds, GiB, FLOPs and bytes sent, by mixer and length; zeros are left out."""
   found: dict[str, Curves] = {key: {} for key in ('seconds', 'peak', 'flops', 'sent')}
   for r in sorted(records, key=lambda r: r['length']):
-    values = {'seconds': r.get('seconds'), 'flops': r.get('flops')}
+    values = {'seconds': r.get('processor_seconds'), 'flops': r.get('flops')}
     values['peak'] = r['peak'] / GIB if 'peak' in r else None
     values['sent'] = sum(r['collectives'].values()) if 'collectives' in r else None
     for key, value in values.items():
@@ -83,6 +85,7 @@ def figure(title: str, ylabel: str, values: Curves, fitted: dict[str, Law] | Non
       )  # fmt: skip
   ax.set_xscale('log', base=2)
   ax.set_yscale('log')
+  plain_log(ax.yaxis)
   ticks = [2**n for n in range(8, 21, 2)]
   ax.set_xticks(
     ticks, [f'{t // 1024}k' if 1024 <= t < LONGEST else f'{t}' for t in ticks[:-1]] + ['1M']
@@ -104,7 +107,7 @@ def write(config: ConfigDict, records: list[dict], path: Path, pictures: Path) -
   pictures.mkdir(parents=True, exist_ok=True)
   drawn = {
     'scaling_time': figure(
-      'Time of a training step', 'seconds (open: by the law)', found['seconds'],
+      'Time of a training step', 'processor seconds (open: by the law)', found['seconds'],
       laws(found['seconds']),
     ),
     'scaling_memory': figure('Memory of a training step', 'GiB at the peak', found['peak']),
@@ -177,7 +180,10 @@ def _measured(records: list[dict], found: dict[str, Curves]) -> str:
   head = f'| mixer | {" | ".join(f"{n:,}" for n in lengths)} |'
   rule = '|' + ' --- |' * (len(lengths) + 1)
   parts = []
-  for key, title in (('seconds', 'Seconds of a step'), ('peak', 'GiB of the compiled program')):
+  for key, title in (
+    ('seconds', 'Processor seconds of a step'),
+    ('peak', 'GiB of the compiled program'),
+  ):
     rows = [
       f'| {mixer} | {" | ".join(_short(values.get(n)) for n in lengths)} |'
       for mixer, values in found[key].items()
