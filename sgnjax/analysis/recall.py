@@ -55,7 +55,7 @@ def read(workdir: Path) -> Found:
   for row in json.loads((workdir / 'sweep.json').read_text()):
     if row['state'] == 'finished':
       labels = row['labels']
-      key = labels['task'], labels['mixer'], int(labels['model.context'])
+      key = labels['task'], labels['mixer'], int(labels['length'])
       found.setdefault(key, []).append(row['accuracy'])
   return found
 

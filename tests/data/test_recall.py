@@ -117,7 +117,7 @@ def test_a_row_that_is_too_short():
 def test_the_page_of_a_sweep(tmp_path):
   rows = [
     {'state': 'finished' if seed < 2 else 'to come', 'accuracy': accuracy - seed / 100,
-     'labels': {'task': task, 'mixer': mixer, 'model.context': str(n), 'seed': str(seed)}}
+     'labels': {'task': task, 'mixer': mixer, 'length': str(n), 'seed': str(seed)}}
     for task in ('mqar', 'copying')
     for mixer, accuracy in (('softmax', 1.0), ('uniform', 0.1))
     for n in (32, 64)
