@@ -70,9 +70,14 @@ def _axes(
   known = set(config_lib.leaves(base))
   axes, set_by = {}, {}
   for axis, values in found.items():
-    if isinstance(values, str) or not hasattr(values, '__iter__') or not len(values):
+    if isinstance(values, str) or not hasattr(values, '__len__') or not len(values):
       raise UserError(f"sweep() of '{path}': axis '{axis}' is {values!r}, expected some values")
     if isinstance(values, Mapping):
+      for label, keys in values.items():
+        if not isinstance(keys, Mapping):
+          raise UserError(
+            f"sweep() of '{path}': '{label}' of axis '{axis}' is {keys!r}, expected {{key: value}}"
+          )
       places = {
         str(label): {key: text(value) for key, value in keys.items()}
         for label, keys in values.items()

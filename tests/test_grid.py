@@ -67,6 +67,8 @@ def test_points_are_chosen_by_words_and_by_a_value_of_an_axis(load):
     ("{'m': {'a': {'model.mixr': 'sgn'}}}", (), (), "did you mean 'model.mixer'"),
     ("{'model.width': ('x',)}", (), (), 'expected int'),
     ("{'seed': ()}", (), (), "axis 'seed'"),
+    ("{'seed': (s for s in 'ab')}", (), (), "axis 'seed'"),
+    ("{'a': {'b': 'sgn'}}", (), (), "'b' of axis 'a'"),
     ("{'model.mixer': 'sgn'}", (), (), "axis 'model.mixer'"),
     ("{'a': {'x y': {'seed': 1}, 'x,y': {'seed': 2}}}", (), (), 'two points'),
     ("{'seed': (1, 2), 'a': {'b': {'seed': 3}}}", (), (), "set 'seed'"),

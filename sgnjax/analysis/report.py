@@ -11,7 +11,7 @@ import jax
 
 from sgnjax import audit, config
 from sgnjax.analysis import activations, answers, plots
-from sgnjax.analysis.capture import capture, pictures, windows
+from sgnjax.analysis.capture import WINDOWS, capture, pictures, windows
 from sgnjax.analysis.history import history
 from sgnjax.analysis.page import Picture, escape, image, section, table, whole
 from sgnjax.data import pipeline
@@ -116,7 +116,11 @@ def _pictures(settings, params, tokenizer, records, evaluations, leaky):
     inputs, tokens_BL = answers.shown_images(settings, corpus)
     tokenizer = answers.PatchNumbers()
   else:
-    inputs = tokens_BL = windows(corpus.splits[settings.eval.split], settings.model.context)
+    split_N, length = corpus.splits[settings.eval.split], settings.model.context
+    whole_rows = settings.data.task == 'recall'  # each begins anew
+    inputs = tokens_BL = (
+      split_N[: WINDOWS * length].reshape(-1, length) if whole_rows else windows(split_N, length)
+    )
   model, debug = capture(settings, params, inputs, vocab=vocab)
   shown = pictures(model, debug, tokens_BL, tokenizer, leaky=leaky)
   pieces = [tokenizer.decode([t]) for t in tokens_BL[0].tolist()]

@@ -79,6 +79,8 @@ def _draw(ax: Axes, panel: Panel) -> None:
   if panel.ylim:
     ax.set_ylim(*panel.ylim)
   ax.grid(alpha=0.25)
+  if not panel.bands:
+    return
   ax.legend(
     loc='upper left', bbox_to_anchor=(0, -0.17), ncols=2, frameon=False, fontsize=9,
     handlelength=2.6, borderaxespad=0,
