@@ -3,8 +3,9 @@
 Command: python launch/main.py --config=configs/recall.py --job=sweep
   (a part of it: --only=mqar,sgn or --only=length-64,seed-0; one run of it, other sizes:
   --config.data.name=recall/copying --config.model.mixer=ega without --job=sweep)
-Cost: 3,000 steps of 4,096 symbols, 162 runs. Hardware: two CPU cores, some five minutes a run.
-Result: docs/results/recall.md.
+Cost: 1,000 (induction) or 3,000 steps of 4,096 symbols, 162 runs. Hardware: two CPU cores, two to
+five minutes a run. Result so far: softmax attention recalls 99.6 % of `induction` at 32 symbols
+after 400 steps of 64 rows; the whole sweep was not run yet.
 """
 
 from configs import base
@@ -41,7 +42,10 @@ def sweep():
   chiar = {'model.mixer': 'chiar', 'model.block': 'chiar', 'model.layers': 3}
   chiar['model.chiar.tau'] = 0.8246
   return {
-    'task': {name: {'data.name': f'recall/{name}'} for name in ('mqar', 'induction', 'copying')},
+    'task': {
+      name: {'data.name': f'recall/{name}', 'train.steps': steps}
+      for name, steps in (('induction', 1000), ('mqar', 3000), ('copying', 3000))
+    },
     'mixer': {
       'softmax': {'model.mixer': 'softmax', **ROPE},
       'ega': {'model.mixer': 'ega', **ROPE},
