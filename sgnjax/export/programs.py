@@ -47,7 +47,8 @@ def save(
   room = e.tokens or config.model.context
   if _streams(model):
     start, step = stream(model, room)
-    cache = jax.eval_shape(start, weights, token_B)[1]
+    with _any(config):
+      cache = jax.eval_shape(start, weights, token_B)[1]
     found['start'] = _write(folder, config, 'start', start, weights, token_B)
     found['step'] = _write(folder, config, 'step', step, weights, token_B, cache)
     found['step']['cache'] = [{'shape': list(map(str, a.shape)), 'dtype': str(a.dtype)}
@@ -132,8 +133,7 @@ def _write(folder: Path, config: ConfigDict, name: str, function: Callable, *arg
       "programs need flatbuffers: pip install 'sgnjax[export]', or --config.export.programs=false "
       'for the weights alone'
     ) from None
-  # Tiles are cut for one kind of device and for a number of rows, and a program is for any.
-  with _any_rows(config), untiled():
+  with _any(config):
     exported = jax.export.export(jax.jit(function), platforms=platforms)(*args)
   path = folder / f'{name}{ENDING}'
   path.write_bytes(exported.serialize())
@@ -149,10 +149,14 @@ def _write(folder: Path, config: ConfigDict, name: str, function: Callable, *arg
 
 
 @contextlib.contextmanager
-def _any_rows(config: ConfigDict):
-  """Turns what a mixer cannot do with a symbolic number of rows into a UserError."""
+def _any(config: ConfigDict):
+  """What is traced inside is whole: tiles are cut for one device and a number of rows.
+
+  Turns what a mixer cannot do with a symbolic number of rows into a UserError.
+  """
   try:
-    yield
+    with untiled():
+      yield
   except (jax.errors.InconclusiveDimensionOperation, jax.errors.ConcretizationTypeError) as error:
     raise UserError(
       f'these layers need to know the number of rows ({str(error).splitlines()[0]}); set '

@@ -25,7 +25,7 @@ def lr_range(
     axes.axvline(suggestion, color=ORANGE, linewidth=2, label=f'falls fastest: {suggestion:.1e}')
   if rates[0] <= configured <= rates[-1]:
     axes.axvline(configured, color=BLACK, linestyle='--', label=f'optim.lr: {configured:.1e}')
-  lowest, highest = min(smooth), max(smooth)
+  lowest, highest = min(*smooth, *losses), max(smooth)
   room = 0.1 * max(highest - lowest, 1e-3)
   axes.set(xscale='log', xlabel='learning rate', ylabel='training loss')
   axes.set_ylim(lowest - room, highest + room)
