@@ -9,7 +9,7 @@ from ml_collections import ConfigDict
 
 from sgnjax.analysis.claims import CLAIMS, chosen, ledger
 from sgnjax.analysis.claims.claim import OPEN, Claim, Decision, Finding
-from sgnjax.analysis.claims.lab import SEEDS, SIZES, Lab, OutOfBudgetError, Size
+from sgnjax.analysis.claims.lab import SEEDS, SIZES, Lab, OutOfBudgetError, Size, StoppedError
 from sgnjax.analysis.machine import commit, in_words, machine
 from sgnjax.errors import UserError
 from sgnjax.train.log import check_writable, duration
@@ -40,7 +40,11 @@ def run(config: ConfigDict, workdir: Path) -> int:
     print(f'\n{claim.id} ({number} of {len(asked)}): {claim.text}', flush=True)
     since = time.monotonic()
     before = findings.get(claim.id)
-    found = decide(claim, lab)
+    try:
+      found = decide(claim, lab)
+    except StoppedError as stopped:
+      print('stopped: what was trained is kept, and the same command goes on')
+      return 128 + (stopped.number or 0)
     if found.verdict != OPEN or before is None or before.verdict == OPEN:
       findings[claim.id] = found
     print(f'  {found.verdict}: {found.said}')

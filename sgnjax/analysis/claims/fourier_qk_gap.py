@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from sgnjax import audit
+from sgnjax.analysis import leakage
 from sgnjax.analysis.claims.claim import FAILS, HOLDS, Finding, Table
 from sgnjax.analysis.claims.fourier_qk_runs import DOT, FILE, analytic, pick
 from sgnjax.analysis.claims.lab import Lab, OutOfBudgetError
@@ -26,7 +27,6 @@ from sgnjax.train.model import model_of
 from sgnjax.train.step import make_eval_step
 from sgnjax.train.tasks import Task
 
-CLEAN, LEAKING = 4.0, 2.0  # the paper's lines: a gap above the one is clean, below the other leaky
 Gaps = Mapping[str, tuple[float, ...]]  # of each arm, by seed
 
 
@@ -48,7 +48,7 @@ def score(run: Run, *, shuffled: bool = False, surrogate: str | None = None) -> 
   _, params, tokenizer, step = load_params(run.workdir, config.train.steps)
   corpus, split = pipeline.load(config, tokenizer), config.eval.split
   if shuffled:
-    mixed_N = np.random.default_rng(0).permutation(corpus.splits[split])
+    mixed_N = leakage.shuffled(corpus.splits[split])
     corpus = dataclasses.replace(corpus, splits=corpus.splits | {split: mixed_N})
   mesh = make_mesh(config)
   model = model_of({config.data.name: Task(config, corpus)})
@@ -100,7 +100,7 @@ def gap_rule(lab: Lab) -> Finding:
   rows = []
   for name, (run,) in trial.arms.items():
     (gap,), sees = gaps((run,)), run.leaky
-    rule = 'clean' if gap > CLEAN else 'leaky' if gap < LEAKING else 'between'
+    rule = leakage.reading(gap)
     wrong += rule == ('clean' if sees else 'leaky')
     audited = 'leaky' if sees else 'causal'
     rows.append((name, trial.said(name), f'{gap:.2f}{mark(sees)}', rule, audited))

@@ -38,6 +38,14 @@ class OutOfBudgetError(Exception):
   """The next training would not end within the budget; nothing is lost."""
 
 
+class StoppedError(Exception):
+  """A signal ended a training, which is saved; number: of the signal."""
+
+  def __init__(self, number: int | None):
+    super().__init__(number)
+    self.number = number
+
+
 @dataclass
 class Lab:
   """What claims train with.
@@ -77,7 +85,9 @@ class Lab:
     if config.train.steps not in committed(workdir):
       self._afford(config)
       started, self.trained = time.monotonic(), self.trained + 1
-      loop.train(config, workdir, audited=self._audit(config))
+      found = loop.train(config, workdir, audited=self._audit(config))
+      if found['status'] != 'finished':
+        raise StoppedError(found['signal'])
       self._learn(config, time.monotonic() - started)
       jax.clear_caches()
     found = [r for r in read_records(workdir) if r['kind'] == 'evaluation']
