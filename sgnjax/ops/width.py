@@ -87,7 +87,10 @@ def folds(width: int, tokens: int, basis: str = 'dct') -> bool:
 
   That is where a transform is a product, and for a DCT up to twice that width: one product stands
   against two FFTs. The matrix is made anew in every step, as for so many tokens as it has rows.
+  Never where the number of tokens is a symbol, as in exported programs.
   """
+  if not isinstance(tokens, int):
+    return False
   dense = basis == 'orthogonal' or chosen_path(-(-width // 2)) == 'matrix'
   return dense and tokens > width
 
