@@ -70,8 +70,7 @@ def find_config(flags: argparse.Namespace, overrides: list[str]):
     raise UserError('a sweep is named by its config: write --config=FILE')
   if not flags.workdir:
     raise UserError('no config: write --config=configs/quickstart.py (--job=list shows them all)')
-  defaults = config_lib.load(config_lib.CONFIGS / 'base.py')
-  return config_lib.stored(flags.workdir, overrides, defaults), Path(flags.workdir)
+  return config_lib.stored(flags.workdir, overrides), Path(flags.workdir)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -28,6 +28,7 @@ RESUME_FREE = (
   'scaling.',
   'export.',
   'lr_range.',
+  'reproduce.',
   'profile_steps',
   'mesh.',
   'hosts.',
@@ -284,20 +285,17 @@ def _fill(tree: dict, defaults: dict) -> None:
       tree['optional'][key] = defaults['optional'][key]
 
 
-def stored(
-  workdir: str | Path, overrides: Sequence[str] = (), defaults: ConfigDict | None = None
-) -> ConfigDict:
+def stored(workdir: str | Path, overrides: Sequence[str] = ()) -> ConfigDict:
   """The config that a run left in its workdir, with overrides. Raises UserError.
 
-  defaults: of keys that this version added, and that change no number of what an older one left.
+  Keys that an older version did not have, and that change no number of it, have their defaults.
   """
   path = Path(workdir) / 'config.json'
   if not path.is_file():
     raise UserError(f"workdir '{workdir}' holds no config.json; name the config with --config=FILE")
   try:
     tree = json.loads(path.read_text())
-    if defaults is not None:
-      _fill(tree, serialise(defaults))
+    _fill(tree, serialise(load(CONFIGS / 'base.py')))
     config = deserialise(tree)
   except (ValueError, KeyError, TypeError):
     raise UserError(f"'{path}' is not a config that a run of sgnjax left") from None

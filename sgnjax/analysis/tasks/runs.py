@@ -150,8 +150,8 @@ TASKS = (
     models={'SGN': SGN, 'softmax attention': SOFTMAX, 'FNet': FNET},
     kind='labels',
     margin=0.8,
-    note='1,437 images for training, 360 for validation. A margin of 0.85, first asked of all three, '
-    'is missed by attention.',
+    note='1,437 images for training, 360 for validation. A margin of 0.85, first asked of all, is '
+    'missed by attention.',
   ),
   Task(
     name='mnist',
@@ -169,8 +169,8 @@ TASKS = (
     models={'SGN': SGN, 'softmax attention': SOFTMAX, 'FNet': FNET},
     kind='labels',
     margin=0.6,
-    note='Nine tenths of the test images for training, the last for validation: no MNIST number. The '
-    'margin was 0.8 for 2,000 steps, before the runs were cut to 800.',
+    note='Nine tenths of the test images for training, the last for validation: no MNIST number. '
+    'The margin was 0.8 for 2,000 steps, before the runs were cut to 800.',
   ),
   Task(
     name='cifar10_tiny',
