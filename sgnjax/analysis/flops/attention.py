@@ -104,14 +104,16 @@ def gate(tally: Tally, m: EGA, batch: int, length: int) -> int:
   energies |= {'learned_wavelet': wavelet, 'packet': packet}
   known(m, 'energy', energies)(tally, m, batch, length)
   keys = batch * m.heads * length
-  entries = keys * (length if per_query else 1)
-  if m.statistic != 'none':
-    tally.each('gate z-norm', f'{m.statistic} z-norm', entries * m.bands)
-  if per_query:  # the moments of each prefix
+  if per_query:
+    # The moments of each prefix, and of each query what its tiles take from them.
     tally.each('gate z-norm', 'prefix z-norm', batch * m.signals * length * m.bands)
-  tally.put('gate', Cost(14 * m.bands + 3, 15 * m.bands + 6) * entries)
-  if per_query and not m.released:
-    tally.each('gate', 'add', entries)
+    tally.put('gate z-norm', Cost(4.6 * m.bands, 8.5 * m.bands + 62) * keys)
+    each = Cost(8, 25) if m.bands == 1 else Cost(11 * m.bands + 4, 27 * m.bands + 6)
+    tally.put('gate', each * (keys * length))
+  else:
+    if m.statistic != 'none':
+      tally.each('gate z-norm', f'{m.statistic} z-norm', keys * m.bands)
+    tally.put('gate', Cost(14 * m.bands + 3, 15 * m.bands + 6) * keys)
   if m.released:
     tally.each('gate floor', 'floor', keys * length)
   return int(not per_query and not m.released)  # log g is a feature of the keys

@@ -46,7 +46,6 @@ ELEMENTWISE = {
   'softmax': Cost(7.25, 9),  # scale, mask, shift, sum, divide
   'loss': Cost(4, 4),
   'embedding': Cost(1, 1),
-  'query z-norm': Cost(3.1, 8),
   'prefix z-norm': Cost(25, 43.5),
   'sequence z-norm': Cost(11.2, 14.2),
   'floor': Cost(4, 8),
