@@ -91,6 +91,7 @@ def test_the_page_is_whole_and_needs_nothing_else(run, page):
   assert not re.search(r'https?://|url\(|@import', page)
   files = {f.name: f.read_bytes() for f in (run / 'pictures').iterdir()}
   names = ('losses', 'routes_text', 'routes_tokens', 'routes_layers', 'meta_gate')
+  names += ('history', 'scalograms', 'spectra')
   assert set(files) == {f'{name}.png' for name in names}
   embedded = {base64.b64decode(s.removeprefix('data:image/png;base64,')) for s in sources}
   assert embedded == set(files.values())
