@@ -10,6 +10,7 @@ from sgnjax.errors import UserError
 from sgnjax.jobs import plan
 from sgnjax.models import build, count
 from sgnjax.models.variants import variant
+from sgnjax.ops.backend import untiled
 
 EGA = {
   'token embedding': 16_640,
@@ -103,14 +104,21 @@ def test_every_parameter_of_every_config_has_a_component():
     assert sum(plan.components(model, params).values()) == count(model, params)
 
 
-def test_activations_grow_with_the_length_as_the_scores_do():
+def test_activations_grow_with_the_length_and_as_the_scores_do_where_they_are_whole():
   config = base.get_config().unlock()
   config.model.vocab, config.model.context, config.model.layers = 65, 512, 2
   model, params = shapes(config)
-  short, long = (plan.activations(model, params, length=n) for n in (256, 512))
+
+  def both():
+    return (plan.activations(model, params, length=n) for n in (256, 512))
+
+  short, long = both()
+  assert long == 2 * short
   scores = 512 * 512 * config.model.heads * config.model.layers * 4
-  assert 2 * short < long < 4 * short
-  assert long > scores
+  with untiled():
+    short, whole = both()
+  assert 2 * short < whole < 4 * short
+  assert whole - long > scores
 
 
 def test_the_job_prints_what_a_person_needs(capsys, tmp_path):
