@@ -33,10 +33,20 @@ if importlib.util.find_spec('sgnjax') is None:
 SMALL = bool(os.environ.get('SGNJAX_SMALL'))  # a quick pass, as the tests make it
 
 # %%
+import io
+
 import matplotlib.pyplot as plt
 import numpy as np
+from IPython.display import Image, display
 
 from sgnjax.analysis.gallery import chiar, ega, fourier_qk, sgn
+
+
+def show(figure):
+  picture = io.BytesIO()
+  figure.savefig(picture, format='png', dpi=100)
+  display(Image(picture.getvalue()))
+
 
 # %% [markdown]
 # ## SGN: a gate on the DCT of the sequence
@@ -46,12 +56,10 @@ from sgnjax.analysis.gallery import chiar, ega, fourier_qk, sgn
 # future. The causal form keeps the gate as the real part of the response of a one-sided kernel.
 
 # %%
-sgn.sgn_operator()
-plt.show()
+show(sgn.sgn_operator())
 
 # %%
-sgn.sgn_kernels()
-plt.show()
+show(sgn.sgn_kernels())
 
 # %% [markdown]
 # ## FourierQK: queries and keys band-passed
@@ -60,12 +68,10 @@ plt.show()
 # place, the same one-sided kernel of the filter, or 128 taps into the past.
 
 # %%
-fourier_qk.fourier_qk_responses()
-plt.show()
+show(fourier_qk.fourier_qk_responses())
 
 # %%
-fourier_qk.fourier_qk_taps()
-plt.show()
+show(fourier_qk.fourier_qk_taps())
 
 # %% [markdown]
 # ## CHIAR-Former: tokens routed by their spectral entropy
@@ -74,8 +80,7 @@ plt.show()
 # attention. White noise has nearly the entropy that the paper calibrates its threshold by.
 
 # %%
-chiar.chiar_entropy(300 if SMALL else 1500)
-plt.show()
+show(chiar.chiar_entropy(300 if SMALL else 1500))
 
 # %% [markdown]
 # ## EGA: a gate on the keys
@@ -85,12 +90,10 @@ plt.show()
 # what came before the key.
 
 # %%
-ega.ega_gates()
-plt.show()
+show(ega.ega_gates())
 
 # %%
-ega.ega_wavelets()
-plt.show()
+show(ega.ega_wavelets())
 
 # %% [markdown]
 # ## A scalogram
