@@ -19,7 +19,16 @@ def test_an_exact_power_has_no_interval():
   law = fit(LENGTHS, [3e-6 * n**1.5 for n in LENGTHS])
   np.testing.assert_allclose((law.exponent, law.low, law.high), 1.5, atol=1e-6)
   np.testing.assert_allclose(law(1e6), 3e3)
-  assert law.points == 5
+  assert law.points == len(LENGTHS)
+  assert fit(LENGTHS[::-1], [max(n, 1000) for n in LENGTHS[::-1]], 3).exponent > 0.99
+
+
+def test_an_interval_by_hand():
+  # Logarithms 0, 1, 2, 3 against 0, 1, 2, 4 have slope 1.3 and residuals 0.2, -0.1, -0.4, 0.3.
+  law = fit([1, 2, 4, 8], [1, 2, 4, 16])
+  half = 4.30265 * math.sqrt(0.3 / 2 / 5)  # Student's t with two degrees of freedom
+  expected = 1.3 - half, 1.3, 1.3 + half
+  np.testing.assert_allclose((law.low, law.exponent, law.high), expected, 1e-5)
 
 
 def test_intervals_hold_the_exponent_as_often_as_they_say():

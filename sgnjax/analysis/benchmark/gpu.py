@@ -13,6 +13,7 @@ from sgnjax.analysis.benchmark.mixers import one
 from sgnjax.analysis.benchmark.page import Row
 from sgnjax.analysis.benchmark.settings import Settings
 from sgnjax.analysis.benchmark.step import CONVENTION, Bare
+from sgnjax.analysis.scaling.law import fit
 
 NOT_HERE = 'not run: there is no GPU here'
 POINTS = tuple(2**k for k in range(5, 13))
@@ -126,7 +127,7 @@ def lengths(settings: Settings) -> Iterator[Row | str]:
   yield f'Attention by implementation={kernel()!r}; width {m.width}, {m.heads} heads.'
   if len(found) > 1:
     xs, ys = zip(*found, strict=True)
-    yield f"Exponent of SGN's time: {timing.exponent(xs, ys)}."
+    yield f"Exponent of SGN's time: {fit(xs, ys)}."
 
 
 def attention(length: int, width: int, heads: int) -> timing.Program:

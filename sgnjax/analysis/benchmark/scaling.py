@@ -13,6 +13,7 @@ from sgnjax.analysis.benchmark import scaffold, timing
 from sgnjax.analysis.benchmark.page import Row
 from sgnjax.analysis.benchmark.settings import Settings
 from sgnjax.analysis.benchmark.step import Bare
+from sgnjax.analysis.scaling.law import fit
 from sgnjax.train.log import read_records
 
 
@@ -42,7 +43,7 @@ def lengths(settings: Settings, **sizes: Any) -> Iterator[Row | str]:
   if len(found) > 1:
     xs, *ys = zip(*found, strict=True)
     for what, y in zip(('time', 'peak memory', 'temporaries'), ys, strict=True):
-      yield f'Exponent of {what}: {timing.exponent(xs, y)}; aim: at most 1.1.'
+      yield f'Exponent of {what}: {fit(xs, y)}; aim: at most 1.1.'
 
 
 def loop(

@@ -3,7 +3,7 @@
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -11,7 +11,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from sgnjax.analysis import layout
 
@@ -148,38 +147,6 @@ def copy(size: int | None = None) -> Callable:
 
 def copy_size() -> int:
   return 2**26 if jax.default_backend() == 'cpu' else 2**29
-
-
-@dataclass(frozen=True)
-class Exponent:
-  """`y ~ x^value` by least squares of logarithms; low, high: 95 % interval (None: two points)."""
-
-  value: float
-  low: float | None
-  high: float | None
-
-  def __str__(self) -> str:
-    if self.low is None:
-      return f'{self.value:.2f}'
-    return f'{self.value:.2f} ({self.low:.2f} to {self.high:.2f})'
-
-
-# Two-sided 95 % quantiles of Student's t by degrees of freedom, 1 to 10.
-STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
-
-
-def exponent(xs: Iterable[float], ys: Iterable[float]) -> Exponent:
-  """Fits the exponent of at least two points."""
-  x, y = np.log(np.asarray(list(xs), float)), np.log(np.asarray(list(ys), float))
-  x = x - x.mean()
-  slope = float(x @ y / (x @ x))
-  free = len(x) - 2
-  if free < 1:
-    return Exponent(slope, None, None)
-  rest = y - y.mean() - slope * x
-  error = math.sqrt(float(rest @ rest) / free / float(x @ x))
-  t = STUDENT[min(free, len(STUDENT)) - 1]
-  return Exponent(slope, slope - t * error, slope + t * error)
 
 
 def room() -> int:

@@ -9,6 +9,7 @@ from sgnjax.analysis.claims import sgn_operator as operator
 from sgnjax.analysis.claims import sgn_runs as runs
 from sgnjax.analysis.claims.claim import FAILS, HOLDS, UNDECIDED, Claim, Finding, Table
 from sgnjax.analysis.claims.lab import Changes, Lab, arm, larger, parameters, terms
+from sgnjax.analysis.scaling.law import fit
 from sgnjax.ops.attention import attention, visible
 from sgnjax.ops.backend import assumed
 from sgnjax.ops.gates import spectral_gate
@@ -30,23 +31,23 @@ def growth(lab: Lab, lengths: tuple[int, ...] = LENGTHS) -> Finding:
     took = timing.interleaved({str(n): p for n, p in programs.items()}, 7, limit=15)
     found[name] = {n: took[str(n)] for n in own}
     work[name] = {n: p.flops for n, p in programs.items()}
-  time = {name: timing.exponent(t.keys(), t.values()) for name, t in found.items()}
-  counted = {name: timing.exponent(f.keys(), f.values()) for name, f in work.items()}
+  time = {name: fit(t.keys(), t.values()) for name, t in found.items()}
+  counted = {name: fit(f.keys(), f.values()) for name, f in work.items()}
   rows = tuple(
     (str(n), *(f'{1000 * t[n]:.2f}' if n in t else '-' for t in found.values())) for n in lengths
   )
   own = [time['published'], time['causal kernel']]
-  verdict = HOLDS if all((e.high or e.value) < 1.5 for e in own) else UNDECIDED
-  if any((e.low or e.value) > 1.5 for e in own):
+  verdict = HOLDS if all(e.high < 1.5 for e in own) else UNDECIDED
+  if any(e.low > 1.5 for e in own):
     verdict = FAILS
-  n_log_n = timing.exponent(lengths, [n * np.log(n) for n in lengths])
+  n_log_n = fit(lengths, [n * np.log(n) for n in lengths])
   return Finding(
     verdict,
     f'From {lengths[0]:,} to {lengths[-1]:,} tokens time grows as n to the power of '
     f'{time["published"]} (published) and {time["causal kernel"]} (causal kernel); n log n would '
-    f'be {n_log_n.value:.2f}, and attention has {time["attention"]} up to {lengths[2]:,}. '
-    f'FLOPs in the compiled programs: {counted["published"].value:.2f}, '
-    f'{counted["causal kernel"].value:.2f} and {counted["attention"].value:.2f}.',
+    f'be {n_log_n.exponent:.2f}, and attention has {time["attention"]} up to {lengths[2]:,}. '
+    f'FLOPs in the compiled programs: {counted["published"].exponent:.2f}, '
+    f'{counted["causal kernel"].exponent:.2f} and {counted["attention"].exponent:.2f}.',
     setting=f'the mixing layer alone, {CHANNELS} channels, forward and backward, on this machine; '
     'asked: an exponent below 1.5',
     tables=(Table('Milliseconds', ('tokens', *layers), rows),),

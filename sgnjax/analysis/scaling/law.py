@@ -1,13 +1,13 @@
 """A power law through measured points, with the interval of its exponent."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
 
-POINTS, LEVEL = 5, 0.95
+LEVEL = 0.95
 
 
 class Law(NamedTuple):
@@ -31,21 +31,19 @@ class Law(NamedTuple):
     return f'{self.exponent:.2f} ({self.low:.2f} to {self.high:.2f})'
 
 
-def fit(lengths: Sequence[float], values: Sequence[float], points: int = POINTS) -> Law | None:
-  """Least squares through the logarithms of the `points` longest; None where fewer than two.
+def fit(lengths: Iterable[float], values: Iterable[float], points: int | None = None) -> Law | None:
+  """Least squares through logarithms, of the `points` longest (None: of all); None below two.
 
   The interval is Student's: it tells how far the points lie from one power, not what other powers
   a longer sequence will bring.
   """
-  order = np.argsort(lengths)[-points:]
-  x, y = (np.log(np.asarray(a, float)[order]) for a in (lengths, values))
-  if len(x) < 2:
+  x, y = (np.array(list(given), float) for given in (lengths, values))
+  order = np.argsort(x)[-(points or len(x)) :]
+  if len(order) < 2:
     return None
-  spread = np.sum((x - x.mean()) ** 2)
-  slope = float(np.sum((x - x.mean()) * (y - y.mean())) / spread)
-  start = float(y.mean() - slope * x.mean())
-  half = math.inf
-  if len(x) > 2:
-    residual = float(np.sum((y - start - slope * x) ** 2) / (len(x) - 2))
-    half = float(stats.t.ppf((1 + LEVEL) / 2, len(x) - 2)) * math.sqrt(residual / spread)
-  return Law(slope, slope - half, slope + half, math.exp(start), len(x))
+  line = stats.linregress(np.log(x[order]), np.log(y[order]))
+  free, half = len(order) - 2, math.inf
+  if free:
+    half = float(stats.t.ppf((1 + LEVEL) / 2, free) * line.stderr)
+  slope = float(line.slope)
+  return Law(slope, slope - half, slope + half, math.exp(line.intercept), len(order))

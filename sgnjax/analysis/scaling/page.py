@@ -14,6 +14,7 @@ from sgnjax.analysis.scaling.law import Law, fit
 from sgnjax.analysis.scaling.measure import GIB
 
 LONGEST = 2**20
+POINTS = 5  # the longest lengths, which a law is fitted to
 Curves = dict[str, dict[int, float]]  # mixer -> length -> value
 
 HEAD = """# What a longer sequence costs
@@ -58,7 +59,7 @@ def curves(records: list[dict]) -> dict[str, Curves]:
 
 def laws(values: Curves) -> dict[str, Law]:
   """The law of each mixer that has two lengths or more."""
-  found = {mixer: fit(list(v), list(v.values())) for mixer, v in values.items()}
+  found = {mixer: fit(v, v.values(), POINTS) for mixer, v in values.items()}
   return {mixer: law for mixer, law in found.items() if law is not None}
 
 

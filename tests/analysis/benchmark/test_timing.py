@@ -1,4 +1,4 @@
-"""Turns and their medians, the fitted exponent, and what a compiled program is said to take."""
+"""Turns and their medians, and what a compiled program is said to take."""
 
 import math
 import time
@@ -51,19 +51,6 @@ def test_a_limit_bounds_the_rounds(clock, each, limit, rounds, calls):
   timed, order = clock({'a': [each] * 99})
   assert timing.interleaved(timed, 10, limit).count == rounds
   assert len(order) == calls
-
-
-def test_an_exponent_and_its_interval():
-  x = np.array([1.0, 2, 4, 8])
-  exact = timing.exponent(x, 3 * x**1.5)
-  assert exact.value == pytest.approx(1.5)
-  assert exact.high - exact.low < 1e-6
-  # By hand: logs (base 2) 0, 1, 2, 3 against 0, 1, 2, 4: slope 1.3, residuals 0.2, -0.1, -0.4, 0.3.
-  noisy = timing.exponent(x, np.array([1.0, 2, 4, 16]))
-  assert noisy.value == pytest.approx(1.3)
-  half = 4.303 * math.sqrt(0.3 / 2 / 5)
-  assert (noisy.low, noisy.high) == pytest.approx((1.3 - half, 1.3 + half))
-  assert timing.exponent([1, 10], [1, 10]).low is None
 
 
 def test_a_program_knows_its_product_and_its_gradient():
