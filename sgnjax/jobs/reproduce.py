@@ -1,5 +1,7 @@
 """Verdicts on the claims of the papers: runs what they need, and writes the ledger."""
 
+import dataclasses
+import datetime
 import os
 import re
 import time
@@ -33,7 +35,11 @@ def run(config: ConfigDict, workdir: Path) -> int:
   if seconds:
     lab.deadline = time.monotonic() + seconds
   findings = ledger.read(workdir / 'claims.json')
-  where = _where(config)
+  by = {
+    'commit': commit() or '',
+    'when': datetime.date.today().isoformat(),
+    'machine': in_words(machine()),
+  }
   print(f'{len(asked)} claims; trainings on text: {lab.size.name} ({lab.size})')
   started = time.monotonic()
   for number, claim in enumerate(asked, 1):
@@ -46,9 +52,9 @@ def run(config: ConfigDict, workdir: Path) -> int:
       print('stopped: what was trained is kept, and the same command goes on')
       return 128 + (stopped.number or 0)
     if found.verdict != OPEN or before is None or before.verdict == OPEN:
-      findings[claim.id] = found
+      findings[claim.id] = dataclasses.replace(found, **by)
     print(f'  {found.verdict}: {found.said}')
-    ledger.write(workdir, list(CLAIMS.values()), findings, where)
+    ledger.write(workdir, list(CLAIMS.values()), findings)
     spent = time.monotonic() - started
     print(f'  {duration(time.monotonic() - since)}; {duration(spent)} so far', flush=True)
   print(f'\n{lab.trained} trainings; ledger: {workdir / "claims.html"}')
@@ -66,7 +72,7 @@ def decide(claim: Claim, lab: Lab) -> Finding:
     each = lab.predicted(config)
     cost = f'{runs} trainings or more of {lab.size}'
     if each:
-      cost += f', some {duration(runs * each)} at the rate of this machine'
+      cost += f', at least {duration(runs * each)} at the rate of this machine'
     return Finding(
       OPEN,
       'The budget was spent before a first seed was trained.',
@@ -100,11 +106,3 @@ def _named(name: str) -> Size:
   if name not in names:
     raise UserError(f"reproduce.size='{name}': expected one of {', '.join(names)}")
   return names[name]
-
-
-def _where(config: ConfigDict) -> dict[str, str]:
-  command = f'python launch/main.py --job=reproduce --claims={config.reproduce.claims}'
-  if config.reproduce.budget:
-    command += f' --budget={config.reproduce.budget}'
-  found = {'last command': command, 'machine': in_words(machine())}
-  return found | ({'commit': code} if (code := commit()) else {})

@@ -47,7 +47,8 @@ class Finding:
 
   said: one or two sentences with the numbers that decide. setting: how what was done differs from
   the paper ('' where it does not). runs: of trainings, their workdir, config hash, seed, and loss.
-  decision: for what is not decided here, what would do it.
+  decision: for what is not decided here, what would do it. commit, when, machine: of the code that
+  gave the verdict, the day, and where ('' where it was not recorded); the job fills them in.
   """
 
   verdict: str
@@ -56,6 +57,9 @@ class Finding:
   tables: tuple[Table, ...] = ()
   runs: tuple[dict[str, Any], ...] = ()
   decision: Decision | None = None
+  commit: str = ''
+  when: str = ''
+  machine: str = ''
 
   def __post_init__(self):
     if self.verdict not in VERDICTS:

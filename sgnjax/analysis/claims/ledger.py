@@ -3,8 +3,8 @@
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 from sgnjax.analysis import page
 from sgnjax.analysis.claims.claim import (
@@ -31,6 +31,11 @@ COLOURS = {
   UNDECIDED: ('#4a4a4a', '#eeeeee'),
   OPEN: ('#004b87', '#e6f0fa'),
 }
+MADE = (
+  'Each verdict is that of the commit, day and machine beside it, by '
+  '--job=reproduce --claims=ID. A training that was there already was not run again, and may be '
+  'of an earlier commit.'
+)
 STYLE = """
 body { max-width: 64rem; }
 .verdict { display: inline-block; padding: .05rem .5rem; border-radius: .3rem; font-weight: 600;
@@ -43,16 +48,13 @@ nav a { margin-right: 1rem; }
 """
 
 
-def write(
-  folder: Path, claims: Sequence[Claim], findings: Findings, where: Mapping[str, Any]
-) -> list[Path]:
-  """claims.json, claims.md and claims.html in `folder`; where: machine, versions, commit, command.
+def write(folder: Path, claims: Sequence[Claim], findings: Findings) -> list[Path]:
+  """claims.json, claims.md and claims.html in `folder`.
 
   A claim without a finding is listed as not tried.
   """
   folder.mkdir(parents=True, exist_ok=True)
   record = {
-    'where': dict(where),
     'claims': [
       {'id': c.id, 'paper': c.paper, 'claim': c.text, 'needs': c.needs}
       | (findings[c.id].to_json() if c.id in findings else {'verdict': None})
@@ -61,8 +63,8 @@ def write(
   }
   texts = {
     'claims.json': json.dumps(record, indent=1) + '\n',
-    'claims.md': markdown(claims, findings, where),
-    'claims.html': html(claims, findings, where),
+    'claims.md': markdown(claims, findings),
+    'claims.html': html(claims, findings),
   }
   for name, text in texts.items():
     write_atomically(folder / name, text)
@@ -73,9 +75,9 @@ def read(path: Path) -> dict[str, Finding]:
   """The findings of a claims.json; none where there is no such file."""
   if not path.exists():
     return {}
-  keys = ('verdict', 'said', 'setting', 'tables', 'runs', 'decision')
+  keys = {field.name for field in fields(Finding)}
   return {
-    found['id']: Finding.from_json({key: found[key] for key in keys})
+    found['id']: Finding.from_json({key: value for key, value in found.items() if key in keys})
     for found in json.loads(path.read_text())['claims']
     if found['verdict'] is not None
   }
@@ -92,12 +94,17 @@ def summary(claims: Sequence[Claim], findings: Findings) -> list[tuple[str, ...]
   return rows
 
 
-def said_where(where: Mapping[str, Any]) -> str:
-  """Command, machine and versions on one line."""
-  return '; '.join(f'{key}: {value}' for key, value in where.items() if value)
+def made(claims: Sequence[Claim], findings: Findings) -> list[tuple[str, ...]]:
+  """Which code gave which verdicts, when and where; the first row is the head."""
+  by = {}
+  for c in claims:
+    if found := findings.get(c.id):
+      by.setdefault((found.commit, found.when, found.machine), []).append(c.id)
+  rows = [(*(cell or 'not recorded' for cell in key), ', '.join(ids)) for key, ids in by.items()]
+  return [('commit', 'day', 'machine', 'claims'), *rows]
 
 
-def markdown(claims: Sequence[Claim], findings: Findings, where: Mapping[str, Any]) -> str:
+def markdown(claims: Sequence[Claim], findings: Findings) -> str:
   """The ledger as one page of Markdown."""
   head, *rows = summary(claims, findings)
   lines = [
@@ -108,7 +115,9 @@ def markdown(claims: Sequence[Claim], findings: Findings, where: Mapping[str, An
     'mean (Student, over seeds). Seeds are added, from three up to five, while an interval holds '
     '0: that makes the intervals of such claims a little too narrow.\n',
     *_lines([head, *rows]),
-    f'\n{said_where(where)}\n',
+    f'\n{MADE}\n',
+    *_lines(made(claims, findings)),
+    '',
   ]
   for paper in PAPERS.values():
     own = [c for c in claims if c.paper == paper]
@@ -151,9 +160,10 @@ def _lines(rows: Sequence[Sequence[str]]) -> list[str]:
   return [head, '|---' * len(rows[0]) + '|', *rest]
 
 
-def html(claims: Sequence[Claim], findings: Findings, where: Mapping[str, Any]) -> str:
+def html(claims: Sequence[Claim], findings: Findings) -> str:
   """The ledger as one self-contained page: verdicts in colour, evidence a click away."""
   head, *rows = summary(claims, findings)
+  code = made(claims, findings)
   links = ''.join(f'<a href="#{paper}">{paper}</a>' for paper in PAPERS.values())
   parts = [
     f'<nav>{links}</nav>',
@@ -161,7 +171,7 @@ def html(claims: Sequence[Claim], findings: Findings, where: Mapping[str, Any]) 
     'model that sees the future are marked LEAKY. A verdict from smaller runs than the '
     "paper's says so, and holds for that size.</p>",
     page.table(rows, head),
-    f'<p class="soft">{page.escape(said_where(where))}</p>',
+    f'<details><summary>by which code</summary><p>{MADE}</p>{_rows(*code)}</details>',
   ]
   for paper in PAPERS.values():
     own = [c for c in claims if c.paper == paper]
@@ -202,5 +212,8 @@ def _claim(claim: Claim, found: Finding | None) -> str:
 
 
 def _table(t: Table) -> str:
-  rows = [[page.escape(cell) for cell in row] for row in t.rows]
-  return f'<p>{page.escape(t.title)}</p>' + page.table(rows, map(page.escape, t.head))
+  return f'<p>{page.escape(t.title)}</p>' + _rows(t.head, *t.rows)
+
+
+def _rows(head: Sequence[str], *rows: Sequence[str]) -> str:
+  return page.table([map(page.escape, row) for row in rows], map(page.escape, head))
