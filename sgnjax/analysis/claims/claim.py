@@ -16,7 +16,7 @@ VERDICTS = (HOLDS, WITH_LEAK, FAILS, UNDECIDED, OPEN)
 
 PAPERS = {'sgn': 'SGN', 'fqk': 'FourierQK', 'chi': 'CHIAR-Former', 'ega': 'EGA'}
 NEEDS = {
-  'P': 'on paper or from a formula',
+  'P': 'a formula',
   'S': 'seconds to minutes on two processor cores',
   'C': 'runs of hours on two processor cores; smaller ones decide a sign',
   'G': 'a GPU',
@@ -84,8 +84,8 @@ class Finding:
 class Claim:
   """One claim: its identifier, what the paper says, what deciding it needs, and how it is decided.
 
-  needs: letters of `NEEDS`. decide: a function of the `Lab`. arms: how many models it trains a
-  seed, by which a budget is shared out.
+  needs: letters of `NEEDS`, as SC. decide: a function of the `Lab`. arms: how many models it trains
+  a seed, by which a budget is shared out.
   """
 
   id: str

@@ -125,7 +125,8 @@ def markdown(claims: Sequence[Claim], findings: Findings) -> str:
     table = [('id', 'claim', 'verdict', 'evidence')]
     for c in own:
       found = findings.get(c.id)
-      verdict = f'**{found.verdict}**' if found else f'not tried: needs {NEEDS[c.needs[0]]}'
+      needs = ' and '.join(NEEDS[letter] for letter in c.needs)
+      verdict = f'**{found.verdict}**' if found else f'not tried: needs {needs}'
       table.append((c.id, c.text, verdict, ' '.join(filter(None, _said(found)))))
     lines += [*_lines(table), '']
     for c in own:

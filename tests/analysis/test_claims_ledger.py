@@ -1,0 +1,81 @@
+"""The ledger of the claims, and the job that writes it: who made what, and nothing made twice."""
+
+import json
+
+import jax
+import pytest
+
+from sgnjax import config as config_lib
+from sgnjax.analysis.claims import CLAIMS, ledger
+from sgnjax.analysis.claims import lab as lab_module
+from sgnjax.analysis.claims.claim import HOLDS, NEEDS, WITH_LEAK, Finding
+from sgnjax.jobs import reproduce
+
+
+@pytest.fixture
+def trained(monkeypatch):
+  """Trainings that end at once, lower where the future is seen; the list of their workdirs."""
+  done = []
+
+  def train(config, workdir, audited):
+    done.append(workdir)
+    leaky = config.allow_leak
+    loss = 2 - leaky + 0.5 * (config.model.mixer == 'ega') + 0.01 * config.seed
+    workdir.mkdir(parents=True)
+    record = {'kind': 'evaluation', 'loss': loss, 'leaky': leaky}
+    (workdir / 'metrics.jsonl').write_text(json.dumps(record) + '\n')
+    return {'status': 'finished'}
+
+  def committed(workdir):
+    return [lab_module.SIZES[0].steps] if (workdir / 'metrics.jsonl').exists() else []
+
+  monkeypatch.delenv(reproduce.DATA, raising=False)
+  monkeypatch.setattr(lab_module.loop, 'train', train)
+  monkeypatch.setattr(lab_module, 'committed', committed)
+  monkeypatch.setattr(lab_module.Lab, '_audit', lambda lab, config: None)
+  monkeypatch.setattr(jax, 'clear_caches', lambda: None)
+  return done
+
+
+def run(workdir, claims: str):
+  told = [f'reproduce.claims={claims}', 'reproduce.size=tiny']
+  assert reproduce.run(config_lib.load(config_lib.CONFIGS / 'quickstart.py', told), workdir) == 0
+  return ledger.read(workdir / 'claims.json')
+
+
+def test_a_second_time_trains_nothing_and_finds_the_same(trained, tmp_path):
+  first = run(tmp_path, 'ega-04')['ega-04']
+  assert first.verdict == WITH_LEAK
+  assert len(trained) == len(set(trained)) == 3 * CLAIMS['ega-04'].arms
+  before = list(trained)
+  assert run(tmp_path, 'ega-04')['ega-04'] == first
+  assert trained == before
+
+
+def test_a_verdict_keeps_the_commit_that_made_it(tmp_path, monkeypatch):
+  for commit, claim in (('aaaaaaa', 'ega-01'), ('bbbbbbb', 'ega-02')):
+    monkeypatch.setattr(reproduce, 'commit', lambda commit=commit: commit)
+    found = run(tmp_path, claim)
+  assert {name: f.commit for name, f in found.items()} == {'ega-01': 'aaaaaaa', 'ega-02': 'bbbbbbb'}
+  rows = ledger.made(list(CLAIMS.values()), found)
+  assert [(row[0], row[-1]) for row in rows[1:]] == [('aaaaaaa', 'ega-01'), ('bbbbbbb', 'ega-02')]
+  page = (tmp_path / 'claims.md').read_text()
+  assert f'| aaaaaaa | {found["ega-01"].when} | {found["ega-01"].machine} | ega-01 |' in page
+
+
+def test_a_ledger_of_before_is_read(tmp_path):
+  own = [CLAIMS['ega-01']]
+  ledger.write(tmp_path, own, {'ega-01': Finding(HOLDS, 'counted', commit='ccccccc')})
+  record = json.loads((tmp_path / 'claims.json').read_text())
+  for key in ('commit', 'when', 'machine'):
+    del record['claims'][0][key]
+  (tmp_path / 'claims.json').write_text(json.dumps(record))
+  found = ledger.read(tmp_path / 'claims.json')
+  assert found == {'ega-01': Finding(HOLDS, 'counted')}
+  assert ledger.made(own, found)[1] == (*['not recorded'] * 3, 'ega-01')
+
+
+def test_needs_are_told_whole():
+  assert all(set(claim.needs) <= set(NEEDS) for claim in CLAIMS.values())
+  page = ledger.markdown([CLAIMS['chi-15']], {})
+  assert f'not tried: needs {NEEDS["P"]} and {NEEDS["S"]} |' in page
