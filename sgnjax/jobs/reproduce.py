@@ -31,9 +31,14 @@ def run(config: ConfigDict, workdir: Path) -> int:
   seconds = budget(config.reproduce.budget)
   data = os.environ.get(DATA)
   lab = Lab(workdir, Path(data) if data else None)
-  lab.size = size_for(lab, asked, seconds) if seconds else _named(config.reproduce.size)
   if seconds:
     lab.deadline = time.monotonic() + seconds
+    try:
+      lab.size = size_for(lab, asked, seconds)
+    except StoppedError as stopped:
+      return _told(stopped)
+  else:
+    lab.size = _named(config.reproduce.size)
   findings = ledger.read(workdir / 'claims.json')
   by = {
     'commit': commit() or '',
@@ -49,8 +54,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
     try:
       found = decide(claim, lab)
     except StoppedError as stopped:
-      print('stopped: what was trained is kept, and the same command goes on')
-      return 128 + (stopped.number or 0)
+      return _told(stopped)
     if found.verdict != OPEN or before is None or before.verdict == OPEN:
       findings[claim.id] = dataclasses.replace(found, **by)
     print(f'  {found.verdict}: {found.said}')
@@ -91,14 +95,25 @@ def budget(text: str | None) -> float | None:
 
 
 def size_for(lab: Lab, asked, seconds: float) -> Size:
-  """The largest size at which three seeds of every asked claim fit; else the smallest."""
+  """The largest size at which three seeds of every asked claim fit; else the smallest.
+
+  Where nothing was trained before, a small training that needs no download gives the rate: with it
+  the first time chooses as every later time does.
+  """
   runs = SEEDS[0] * sum(claim.arms for claim in asked)
+  if runs and lab.predicted(lab.config({})) is None:
+    lab.train(lab.config({'model.mixer': 'softmax'}, file='quickstart', size=SIZES[0]))
   for size in reversed(SIZES):
     lab.size = size
     each = lab.predicted(lab.config({}))
     if runs == 0 or (each is not None and runs * each <= seconds):
       return size
   return SIZES[0]
+
+
+def _told(stopped: StoppedError) -> int:
+  print('stopped: what was trained is kept, and the same command goes on')
+  return 128 + (stopped.number or 0)
 
 
 def _named(name: str) -> Size:

@@ -27,7 +27,8 @@ def trained(monkeypatch):
     return {'status': 'finished'}
 
   def committed(workdir):
-    return [lab_module.SIZES[0].steps] if (workdir / 'metrics.jsonl').exists() else []
+    done = (workdir / 'metrics.jsonl').exists()
+    return [size.steps for size in lab_module.SIZES] if done else []
 
   monkeypatch.delenv(reproduce.DATA, raising=False)
   monkeypatch.setattr(lab_module.loop, 'train', train)
@@ -37,18 +38,19 @@ def trained(monkeypatch):
   return done
 
 
-def run(workdir, claims: str):
-  told = [f'reproduce.claims={claims}', 'reproduce.size=tiny']
+def run(workdir, claims: str, how='size=tiny'):
+  told = [f'reproduce.claims={claims}', f'reproduce.{how}']
   assert reproduce.run(config_lib.load(config_lib.CONFIGS / 'quickstart.py', told), workdir) == 0
   return ledger.read(workdir / 'claims.json')
 
 
-def test_a_second_time_trains_nothing_and_finds_the_same(trained, tmp_path):
-  first = run(tmp_path, 'ega-04')['ega-04']
+@pytest.mark.parametrize(('how', 'more'), [('size=tiny', 0), ('budget=1h', 1)])
+def test_a_second_time_trains_nothing_and_finds_the_same(trained, tmp_path, how, more):
+  first = run(tmp_path, 'ega-04', how)['ega-04']
   assert first.verdict == WITH_LEAK
-  assert len(trained) == len(set(trained)) == 3 * CLAIMS['ega-04'].arms
+  assert len(trained) == len(set(trained)) == 3 * CLAIMS['ega-04'].arms + more  # one for the rate
   before = list(trained)
-  assert run(tmp_path, 'ega-04')['ega-04'] == first
+  assert run(tmp_path, 'ega-04', how)['ega-04'] == first
   assert trained == before
 
 
