@@ -220,8 +220,9 @@ def test_tpu(asked):
   rows, _ = measured(tpu.sgn(asked, lengths=(64,), overrides=small))
   assert rows[0]['TFLOP a chip'] > 0
   assert rows[0]['least, ms'] >= rows[0]['arithmetic, ms'] > 0
-  rows, _ = measured(tpu.transforms(asked, points=(64,), numbers=2**12))
-  assert rows[0]['matrix, GFLOP'] >= 2 * 64 * 2**12 / 1e9
+  rows, _ = measured(tpu.transforms(asked, points=(1024,), numbers=2**22))
+  assert rows[0]['matrix, GFLOP'] >= 2 * 1024 * 2**22 / 1e9
+  assert rows[0]['matrix, least, ms'] >= 6 * rows[0]['matrix, GFLOP'] / 197
 
 
 def gpu_config(*changes):
