@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from ml_collections import ConfigDict
 
 from sgnjax.analysis.flops import attention, baselines, chiar, sgn
-from sgnjax.analysis.flops.tally import Cost, Tally, fft, matrix_up_to
+from sgnjax.analysis.flops.tally import Cost, Tally, fft
 from sgnjax.errors import UserError
 from sgnjax.mixers import MIXERS, Mixer
 from sgnjax.mixers.baselines import FNet, Haar, Identity, Linear, Performer, Uniform
@@ -34,6 +34,7 @@ from sgnjax.models import Model, build, example, resolve_stack
 from sgnjax.models.encoder import Encoder
 from sgnjax.models.shrink import shrink
 from sgnjax.ops.backend import untiled
+from sgnjax.ops.dct import matrix_up_to
 from sgnjax.ops.linear_attention import BLOCK
 
 __all__ = [

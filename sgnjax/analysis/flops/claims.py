@@ -75,7 +75,7 @@ def sgn() -> list[str]:
   return [
     '## SGN: 35 %',
     '12 layers, width 768, 12 heads, 512 tokens of 50,257, one row, forward.',
-    *['\n'.join(table(named, 'Transformer'))],
+    '\n'.join(table(named, 'Transformer')),
     f'The layers of the published SGN need {layers:.1%} fewer FLOPs than those of the Transformer, '
     f'whose attention is {attention / inner:.1%} of its layers; with the head and the loss, which '
     f'both need, the saving is {saving(fft, softmax):.1%}. '

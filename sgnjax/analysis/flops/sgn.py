@@ -9,11 +9,11 @@ from sgnjax.analysis.flops.tally import (
   idct,
   irfft,
   known,
-  matrix_up_to,
   rfft,
   there_and_back,
 )
 from sgnjax.mixers.sgn import SGN
+from sgnjax.ops.dct import matrix_up_to
 from sgnjax.ops.haar import causal_haar_levels
 from sgnjax.ops.kernels import fast_length
 

@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 from sgnjax.errors import UserError
 from sgnjax.mixers import Mixer
-from sgnjax.ops.backend import backend
-from sgnjax.ops.dct import MATRIX_UP_TO
+from sgnjax.ops.dct import matrix_up_to
 from sgnjax.ops.kernels import fast_length, turned
 
 
@@ -137,11 +136,6 @@ def convolution(
     of_kernels, products = of_kernels.constant, Cost(1, 2) * points
   tally.put(f'{name} products', products * (rows * bank))
   tally.put(f'{name} kernels', of_kernels)
-
-
-def matrix_up_to() -> int:
-  """Width up to which `ops.dct` takes the matrix on this backend."""
-  return MATRIX_UP_TO.get(backend(), MATRIX_UP_TO['cpu'])
 
 
 def dct(n: int, rows: float) -> Cost:
