@@ -139,8 +139,9 @@ def _slurm(env: Mapping[str, str]) -> Found | None:
   first = re.match(r'([^,\[]+)(?:\[(\w+))?', env['SLURM_STEP_NODELIST'])
   # A port that other jobs on the node are unlikely to have, from the last 4096 there are.
   port = _number(env, 'JAX_COORDINATOR_PORT', 61440 + _number(env, 'SLURM_JOB_ID') % 4096)
+  if not 0 < port < 65536:
+    raise UserError(f'JAX_COORDINATOR_PORT={port}: expected a port from 1 to 65535')
   address = f'{first[1]}{first[2] or ""}:{port}'
-  check_address('JAX_COORDINATOR_PORT', address)
   return Found('slurm', address, count, _number(env, 'SLURM_PROCID'), _devices(env))
 
 

@@ -214,7 +214,7 @@ def test_what_the_environment_says(env, expected):
     ('auto', PLAIN | {'JAX_PROCESS_ID': 'x'}, 'JAX_PROCESS_ID=x: expected a whole number'),
     ('auto', PLAIN | {'JAX_COORDINATOR_ADDRESS': 'a'}, 'expected HOST:PORT'),
     ('auto', PLAIN | {'JAX_COORDINATOR_ADDRESS': 'a:99999'}, 'the port up to 65535'),
-    ('auto', STEP | {'JAX_COORDINATOR_PORT': '99999'}, 'JAX_COORDINATOR_PORT=n017:99999: exp'),
+    ('auto', STEP | {'JAX_COORDINATOR_PORT': '99999'}, 'JAX_COORDINATOR_PORT=99999: expected'),
     ('auto', STEP | {'JAX_COORDINATOR_PORT': 'x'}, 'JAX_COORDINATOR_PORT=x: expected a whole'),
     ('auto', STEP | PLAIN, 'but srun started this as process 2 of 4'),
     ('auto', {k: v for k, v in STEP.items() if k != 'SLURM_PROCID'}, 'but SLURM_PROCID is not set'),
