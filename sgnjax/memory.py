@@ -14,9 +14,9 @@ def keep_freed() -> bool:
   """Has the C library keep what is freed, where computations run on the CPU; whether it does.
 
   A training step on a CPU asks for its temporaries at every call, and glibc gives large ones back
-  to the system, which hands out fresh pages, one fault and one clearing each, at the next call: on
-  a virtual machine a quarter of a small model's step. The peak stays what it is. To be called
-  before threads begin. False, and nothing done, where there is an accelerator or another C library.
+  to the system, which hands out fresh pages, one fault and one clearing each, at the next call.
+  To be called before threads begin. False, and nothing done, where there is an accelerator or
+  another C library.
   """
   platforms = os.environ.get('JAX_PLATFORMS')
   if platforms != 'cpu' and (platforms or any(glob.glob(path) for path in ACCELERATORS)):

@@ -10,7 +10,10 @@ from sgnjax.ops.dtypes import wide
 from sgnjax.ops.rows import length_last, length_second
 
 PATHS = ('fft', 'matrix')
-# Up to this length one product with the dense matrix beats the FFT and its reordering.
+# Up to this length one product with the dense matrix is taken for the FFT and its reordering. On a
+# CPU it won at 32 to 128 points and tied or lost at 256 (2^19 float32 numbers along the last axis,
+# forward and gradient, two busy processors): 32 is on the safe side. Those of gpu and tpu are
+# reckoned; `ops/crossover`, `gpu/dct` and `tpu/dct` of --job=benchmark are there to say.
 MATRIX_UP_TO = {'cpu': 32, 'gpu': 256, 'tpu': 1024}
 
 
@@ -60,10 +63,15 @@ def _amplitudes(n: int) -> np.ndarray:
   return np.sqrt(np.where(np.arange(n) == 0, 1.0, 2.0) / n)
 
 
+def matrix_up_to() -> int:
+  """Number of points up to which a DCT is a product with the matrix on this backend."""
+  return MATRIX_UP_TO.get(backend(), MATRIX_UP_TO['cpu'])
+
+
 def chosen_path(n: int, path: str | None = None) -> str:
   """The path given, or the one for a DCT of n points on this backend. Raises UserError."""
   if path is None:
-    path = 'matrix' if n <= MATRIX_UP_TO.get(backend(), MATRIX_UP_TO['cpu']) else 'fft'
+    path = 'matrix' if n <= matrix_up_to() else 'fft'
   check_choice('DCT path', path, PATHS)
   return path
 

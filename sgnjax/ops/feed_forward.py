@@ -9,8 +9,9 @@ import numpy as np
 from sgnjax.ops.backend import backend, tiles
 from sgnjax.ops.dtypes import wide
 
-TILE = 1 << 19  # hidden numbers of a tile
-SEVERAL = 4  # tiles, from which cutting pays
+TILE = 1 << 19  # hidden numbers of a tile: 2 MB in float32; reckoned
+SEVERAL = 4  # tiles, from which it is cut; reckoned
+FEWEST = 32  # tokens of a tile, where the number of tokens has no better divisor; reckoned
 
 
 def tile_of(tokens: int, hidden: int) -> int | None:
@@ -24,7 +25,7 @@ def tile_of(tokens: int, hidden: int) -> int | None:
     return None
   most = max(1, TILE // hidden)
   tile = next(n for n in range(min(most, tokens), 0, -1) if tokens % n == 0)
-  return tile if 2 * tile >= min(most, 64) else None
+  return tile if tile >= min(most / 2, FEWEST) else None
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(5,))

@@ -85,9 +85,9 @@ def width_operator(w_D: jax.Array, *, basis: str = 'dct', released: bool = False
 def folds(width: int, tokens: int, basis: str = 'dct') -> bool:
   """Whether one product of each token with `width_operator` beats two transforms.
 
-  That is where a transform is a product, and for a DCT up to twice that width: one product stands
-  against two FFTs. The matrix is made anew in every step, as for so many tokens as it has rows.
-  Never where the number of tokens is a symbol, as in exported programs.
+  By reckoning: where a transform is a product, and for a DCT up to twice that width, since one
+  product stands against two FFTs. The matrix is made anew in every step, as for so many tokens as
+  it has rows. Never where the number of tokens is a symbol, as in exported programs.
   """
   if not isinstance(tokens, int):
     return False
