@@ -4,6 +4,7 @@ WORKDIR holds sweep.json, which the job writes after every run. The picture goes
 `pictures` beside the page's own folder.
 """
 
+import itertools
 import json
 import os
 import sys
@@ -16,6 +17,8 @@ from sgnjax.analysis.machine import in_words, machine
 from sgnjax.analysis.plots.panels import LINES
 from sgnjax.analysis.plots.style import BLACK, entitle, new_figure, save
 from sgnjax.data.recall import DATA, SETS
+from sgnjax.errors import UserError
+from sgnjax.train.log import mark
 
 SOLVED = 0.95
 HEAD = """# Recall: where only what stood far before answers
@@ -29,35 +32,43 @@ lengths. Models see the same rows in the same order; sizes and steps are those o
   asked for. How long a round is differs from row to row.
 - `copying`: {data} different symbols scattered in filler, asked for in their order.
 """
-# Accuracy of other mixers as their papers print it, on their own settings: none was run here.
+# Of the papers' own settings: none was run here.
 PUBLISHED = """## What others have published
 
-Quoted, not run here, on the authors' own settings (longer rows, other sizes):
+Quoted, not run here, on the authors' own settings (longer rows, other sizes). Selective copying, in
+per cent, from Gu and Dao, "Mamba" (2023), table 1:
 
-| task | mixer | accuracy | source |
-| --- | --- | --- | --- |
-| selective copying, 4,096 tokens | S4 | 18.3 % | Gu and Dao, Mamba (2023), table 1 |
-| | H3 | 57.0 % | ibid. |
-| | Hyena | 30.1 % | ibid. |
-| | S6 without gate | 97.0 % | ibid. |
-| | Mamba | 99.8 % | ibid. |
-| induction heads, 256 tokens | attention, Hyena, H3, Mamba | near 100 % | ibid., table 2 |
-| multi-query recall | attention | solved at every width | Arora et al., Zoology (2023), fig. 2 |
-| | Hyena, RWKV | solved where the width grows with the length | ibid. |
+| S4 | H3 | Hyena | S6 without gate | Mamba |
+| --- | --- | --- | --- | --- |
+| 18.3 | 57.0 | 30.1 | 97.0 | 99.8 |
+
+Multi-query recall, from Arora et al., "Zoology" (2023): attention solves it at a width that does
+not depend on the length of the row; models of gates and convolutions need a width that grows with
+it.
 """
 
-Found = dict[tuple[str, str, int], list[float]]  # task, mixer, length -> accuracies of the seeds
+Found = dict[tuple[str, str, int], list[dict]]  # task, mixer, length -> rows of the seeds
 
 
 def read(workdir: Path) -> Found:
-  """Accuracies of the finished points."""
-  found: Found = {}
-  for row in json.loads((workdir / 'sweep.json').read_text()):
+  """Rows of the finished points. Raises UserError where there is no sweep over these tasks."""
+  path, found = workdir / 'sweep.json', {}
+  if not path.is_file():
+    raise UserError(f'{path} is not there: expected the workdir of --job=sweep')
+  for row in json.loads(path.read_text(encoding='utf-8')):
+    labels = row['labels']
+    if not {'task', 'mixer', 'length'} <= set(labels):
+      raise UserError(f'{path} is of axes {", ".join(labels)}: expected those of configs/recall.py')
     if row['state'] == 'finished':
-      labels = row['labels']
       key = labels['task'], labels['mixer'], int(labels['length'])
-      found.setdefault(key, []).append(row['accuracy'])
+      found.setdefault(key, []).append(row)
+  if not found:
+    raise UserError(f'{path}: no point of the sweep is finished')
   return found
+
+
+def leaky(rows: list[dict]) -> bool:
+  return any(row['leaky'] for row in rows)
 
 
 def blind(task: str) -> float:
@@ -72,14 +83,15 @@ def figure(found: Found) -> Figure:
   drawn = new_figure(0.9 + 2.5 * len(tasks))
   axes = np.atleast_1d(drawn.subplots(len(tasks), 1, sharex=True))
   for ax, task in zip(axes, tasks, strict=True):
-    for mixer, (colour, dashes, mark) in zip(mixers, LINES, strict=False):
+    for mixer, (colour, dashes, point) in zip(mixers, itertools.cycle(LINES), strict=False):
       lengths = sorted(n for t, m, n in found if (t, m) == (task, mixer))
-      values = [np.asarray(found[task, mixer, n]) for n in lengths]
       if not lengths:
         continue
+      values = [np.array([row['accuracy'] for row in found[task, mixer, n]]) for n in lengths]
+      sees = any(leaky(found[task, mixer, n]) for n in lengths)
       ax.plot(
-        lengths, [v.mean() for v in values], color=colour, linestyle=dashes, marker=mark,
-        linewidth=1.5, label=mixer,
+        lengths, [v.mean() for v in values], color=colour, linestyle=dashes, marker=point,
+        linewidth=1.5, label=mixer + mark(sees),
       )  # fmt: skip
       ax.fill_between(
         lengths, [v.min() for v in values], [v.max() for v in values], color=colour, alpha=0.15,
@@ -96,16 +108,17 @@ def figure(found: Found) -> Figure:
   axes[-1].set_xlabel('length (tokens)')
   handles, labels = axes[0].get_legend_handles_labels()
   drawn.legend(handles, labels, loc='outside right upper', frameon=False, fontsize=9)
-  entitle(drawn, 'Who can recall', False)
+  entitle(drawn, 'Who can recall', any(map(leaky, found.values())))
   return drawn
 
 
-def cell(accuracies: list[float]) -> str:
-  """Mean and range; bold where every seed has solved it."""
-  told = f'{np.mean(accuracies):.1%}'
+def cell(rows: list[dict]) -> str:
+  """Mean and range; bold where every seed has solved it and none sees the future."""
+  accuracies, said = [row['accuracy'] for row in rows], mark(leaky(rows))
+  told = f'{np.mean(accuracies):.1%}{said}'
   if len(accuracies) > 1:
-    told += f' ({min(accuracies):.1%} to {max(accuracies):.1%})'
-  return f'**{told}**' if min(accuracies) > SOLVED else told
+    told += f' ({min(accuracies):.1%}{said} to {max(accuracies):.1%}{said})'
+  return f'**{told}**' if min(accuracies) > SOLVED and not said else told
 
 
 def page(found: Found, where: str) -> str:
@@ -137,9 +150,10 @@ def page(found: Found, where: str) -> str:
 def main(arguments: list[str]) -> None:
   if len(arguments) != 2:
     sys.exit('usage: python -m sgnjax.analysis.recall WORKDIR PAGE')
-  found, path = read(Path(arguments[0])), Path(arguments[1])
-  if not found:
-    sys.exit(f'{arguments[0]}: no point of the sweep is finished')
+  try:
+    found, path = read(Path(arguments[0])), Path(arguments[1])
+  except UserError as error:
+    sys.exit(f'error: {error}')
   pictures = path.parent.parent / 'pictures'
   pictures.mkdir(parents=True, exist_ok=True)
   save(figure(found), pictures / 'recall.png')

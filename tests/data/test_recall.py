@@ -117,9 +117,10 @@ def test_a_row_that_is_too_short():
 def test_the_page_of_a_sweep(tmp_path):
   rows = [
     {'state': 'finished' if seed < 2 else 'to come', 'accuracy': accuracy - seed / 100,
+     'leaky': mixer == 'published',
      'labels': {'task': task, 'mixer': mixer, 'length': str(n), 'seed': str(seed)}}
     for task in ('mqar', 'copying')
-    for mixer, accuracy in (('softmax', 1.0), ('uniform', 0.1))
+    for mixer, accuracy in (('softmax', 1.0), ('uniform', 0.1), ('published', 1.0))
     for n in (32, 64)
     for seed in range(3)
   ]  # fmt: skip
@@ -130,5 +131,15 @@ def test_the_page_of_a_sweep(tmp_path):
   text = path.read_text()
   assert '| softmax | **99.5% (99.0% to 100.0%)** | **99.5%' in text
   assert '| uniform | 9.5% (9.0% to 10.0%) |' in text
+  assert '| published | 99.5% LEAKY (99.0% LEAKY to 100.0% LEAKY) |' in text
   assert 'reaches 34.0% at most' in text
   assert (tmp_path / 'docs' / 'pictures' / 'recall.png').is_file()
+
+
+def test_what_is_no_sweep_of_recall_is_said(tmp_path):
+  with pytest.raises(SystemExit, match='workdir of --job=sweep'):
+    recall_page.main([str(tmp_path), 'page.md'])
+  rows = [{'state': 'finished', 'labels': {'mixer': 'sgn', 'context': '64'}}]
+  (tmp_path / 'sweep.json').write_text(json.dumps(rows))
+  with pytest.raises(SystemExit, match='axes mixer, context'):
+    recall_page.main([str(tmp_path), 'page.md'])
