@@ -9,7 +9,7 @@ from ml_collections import ConfigDict
 
 from sgnjax.analysis.scaling import measure
 from sgnjax.analysis.scaling.page import write
-from sgnjax.train.log import check_writable
+from sgnjax.train.log import check_writable, mark
 
 
 def run(config: ConfigDict, workdir: Path) -> int:
@@ -23,10 +23,15 @@ def run(config: ConfigDict, workdir: Path) -> int:
 
 
 def _told(record: dict) -> str:
+  said = mark(record['leaky'])
   if 'peak' in record:
-    return f'{record["peak"] / measure.GIB:,.3f} GiB, {record["flops"] / 1e9:,.2f} GFLOP'
+    return (
+      f'{record["peak"] / measure.GIB:,.3f} GiB{said}, {record["flops"] / 1e9:,.2f} GFLOP{said}'
+    )
   if 'collectives' in record:
-    return f'{sum(record["collectives"].values()) / 2**20:,.2f} MiB sent by one of several devices'
+    return (
+      f'{sum(record["collectives"].values()) / 2**20:,.2f} MiB{said} sent by one of several devices'
+    )
   if 'seconds' in record:
-    return f'{record["seconds"]:.4g} s'
+    return f'{record["seconds"]:.4g} s{said}'
   return record.get('skipped') or record['refused']

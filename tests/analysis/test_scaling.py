@@ -89,9 +89,9 @@ def test_a_job_goes_on_where_it_was(tmp_path, capsys):
 
 def test_the_page_says_what_is_measured_and_what_the_law_says(tmp_path):
   records = []
-  for mixer, power, last in (('softmax', 2, 16384), ('sgn', 1, 2**20)):
+  for mixer, power, last in (('softmax', 2, 16384), ('sgn-published', 1, 2**20)):
     for n in (4**k for k in range(4, 11)):
-      r = {'mixer': mixer, 'length': n}
+      r = {'mixer': mixer, 'length': n, 'leaky': mixer == 'sgn-published'}
       records.append(r | {'kind': 'program', 'peak': 1e4 * n**power, 'flops': 1e3 * n**power})
       records.append(r | {'kind': 'several', 'collectives': {'all-to-all': 8.0 * n}})
       took = (
@@ -105,12 +105,17 @@ def test_the_page_says_what_is_measured_and_what_the_law_says(tmp_path):
   text = page.read_text()
   assert '](../pictures/scaling_time.png)' in text
   assert '| softmax | 2.00 (2.00 to 2.00) | 16,384 | 26.8 | 109,951, by the law |' in text
-  assert '| sgn | 1.00 (1.00 to 1.00) | 1,048,576 | 0.105 | 0.105, measured |' in text
+  leaks = next(line for line in text.splitlines() if line.startswith('| sgn-published |'))
+  assert (
+    '| 1.00 (1.00 to 1.00) LEAKY | 1,048,576 LEAKY | 0.105 LEAKY | 0.105, measured LEAKY' in leaks
+  )
+  assert leaks.count('LEAKY') == 8
   assert 'softmax from 65,536 on (1,000 GiB, more than 8)' in text
   found = curves(records)
-  ax = figure('t', 'y', found['seconds'], laws(found['seconds'])).axes[0]
+  ax = figure('t', 'y', found['seconds'], {'sgn-published'}, laws(found['seconds'])).axes[0]
   styles = [line.get_linestyle() for line in ax.lines]
   assert styles == ['-', ':', '-']  # softmax measured, softmax by the law, sgn measured
+  assert [line.get_label().endswith('LEAKY') for line in ax.lines] == [False, False, True]
 
 
 @pytest.mark.parametrize(

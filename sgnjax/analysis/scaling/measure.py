@@ -66,7 +66,8 @@ def read(workdir: Path, config: ConfigDict) -> list[dict]:
   path = Path(workdir) / FILE
   lines = path.read_text(encoding='utf-8').splitlines() if path.is_file() else []
   found = [json.loads(line) for line in lines if line.endswith('}')]
-  return [r for r in found if r['model'] == _model(config)]
+  model = _model(config)
+  return [r for r in found if r['model'] == model]
 
 
 def _model(config: ConfigDict) -> str:
@@ -80,7 +81,7 @@ def measure(config: ConfigDict, workdir: Path) -> Iterator[dict]:
   check(config)
   s, target = config.scaling, targets.find(f'cpu-{config.scaling.devices}')
   targets.prepare(target)
-  known = read(workdir, config)
+  known, model = read(workdir, config), _model(config)
   have = {(r['kind'], r['mixer'], r['length']) for r in known}
   lengths = sorted(s.lengths)
   with (Path(workdir) / FILE).open('a', encoding='utf-8') as file:
@@ -91,7 +92,8 @@ def measure(config: ConfigDict, workdir: Path) -> Iterator[dict]:
           for kind, make in (SEVERAL if many else ONE).items():
             if (kind, mixer, length) in have:
               continue
-            record = {'kind': kind, 'mixer': mixer, 'length': length, 'model': _model(config)}
+            record = {'kind': kind, 'mixer': mixer, 'length': length, 'model': model}
+            record['leaky'] = step.leaky
             record |= make(config, step, known)
             file.write(json.dumps(record) + '\n')
             file.flush()
@@ -105,6 +107,10 @@ class _Step:
   def __init__(self, config: ConfigDict, mixer: str, length: int):
     self.mixer, self.length = mixer, length
     self.config = of_length(config, mixer, length, 1)
+
+  @functools.cached_property
+  def leaky(self) -> bool:
+    return not build(self.config).causal
 
   @functools.cached_property
   def mesh(self):

@@ -1,5 +1,6 @@
 """The page of scaling: what was measured, what the law continues, and the pictures of both."""
 
+import itertools
 import os
 from pathlib import Path
 
@@ -9,9 +10,10 @@ from ml_collections import ConfigDict
 
 from sgnjax.analysis.machine import in_words, machine
 from sgnjax.analysis.plots.panels import LINES
-from sgnjax.analysis.plots.style import BLACK, new_figure, plain_log, save
+from sgnjax.analysis.plots.style import entitle, new_figure, plain_log, save
 from sgnjax.analysis.scaling.law import Law, fit
 from sgnjax.analysis.scaling.measure import GIB
+from sgnjax.train.log import mark
 
 LONGEST = 2**20
 POINTS = 5  # the longest lengths, which a law is fitted to
@@ -63,17 +65,24 @@ def laws(values: Curves) -> dict[str, Law]:
   return {mixer: law for mixer, law in found.items() if law is not None}
 
 
-def figure(title: str, ylabel: str, values: Curves, fitted: dict[str, Law] | None = None) -> Figure:
+def figure(
+  title: str,
+  ylabel: str,
+  values: Curves,
+  leaky: set[str],
+  fitted: dict[str, Law] | None = None,
+) -> Figure:
   """Log-log: a mark a measurement, solid between; with `fitted`, dotted beyond, to `LONGEST`.
 
-  The legend gives each mixer's slope.
+  The legend gives each mixer's slope. leaky: the mixers that see the future.
   """
   slopes = laws(values)
   drawn = new_figure(4.2)
   ax = drawn.subplots()
-  for (mixer, v), (colour, _, mark) in zip(values.items(), LINES, strict=False):
+  for (mixer, v), (colour, _, point) in zip(values.items(), itertools.cycle(LINES), strict=False):
     label = f'{mixer}: {slopes[mixer].exponent:.2f}' if mixer in slopes else mixer
-    style = {'color': colour, 'marker': mark, 'markersize': 5, 'linewidth': 1.4}
+    label += mark(mixer in leaky)
+    style = {'color': colour, 'marker': point, 'markersize': 5, 'linewidth': 1.4}
     # The eighth line has the first one's colour; its dashes tell them apart.
     dashes = '-' if list(values).index(mixer) < 7 else '--'
     ax.plot(list(v), list(v.values()), linestyle=dashes, label=label, **style)
@@ -82,7 +91,7 @@ def figure(title: str, ylabel: str, values: Curves, fitted: dict[str, Law] | Non
       beyond = [n for n in 2 ** np.arange(8, 21) if n > last]
       ax.plot(
         [last, *beyond], [v[last], *(fitted[mixer](n) for n in beyond)], color=colour,
-        linestyle=':', linewidth=1.4, marker=mark, markersize=5, fillstyle='none', alpha=0.8,
+        linestyle=':', linewidth=1.4, marker=point, markersize=5, fillstyle='none', alpha=0.8,
       )  # fmt: skip
   ax.set_xscale('log', base=2)
   ax.set_yscale('log')
@@ -98,23 +107,23 @@ def figure(title: str, ylabel: str, values: Curves, fitted: dict[str, Law] | Non
     title='mixer: slope', loc='upper left', bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize=9,
     alignment='left',
   )  # fmt: skip
-  drawn.suptitle(title, fontsize=12, fontweight='bold', color=BLACK)
+  entitle(drawn, title, bool(leaky & set(values)))
   return drawn
 
 
 def write(config: ConfigDict, records: list[dict], path: Path, pictures: Path) -> Path:
   """Writes the page at `path` and the pictures into their folder; returns the page's path."""
-  found = curves(records)
+  found, leaky = curves(records), {r['mixer'] for r in records if r['leaky']}
   pictures.mkdir(parents=True, exist_ok=True)
   drawn = {
     'scaling_time': figure(
       'Time of a training step', 'processor seconds (open: by the law)', found['seconds'],
-      laws(found['seconds']),
+      leaky, laws(found['seconds']),
     ),
-    'scaling_memory': figure('Memory of a training step', 'GiB at the peak', found['peak']),
-    'scaling_flops': figure('FLOPs of a training step', 'FLOPs', found['flops']),
+    'scaling_memory': figure('Memory of a training step', 'GiB at the peak', found['peak'], leaky),
+    'scaling_flops': figure('FLOPs of a training step', 'FLOPs', found['flops'], leaky),
     'scaling_collectives': figure(
-      f'Sent by one of {config.scaling.devices} devices', 'bytes a step', found['sent']
+      f'Sent by one of {config.scaling.devices} devices', 'bytes a step', found['sent'], leaky
     ),
   }  # fmt: skip
   where = os.path.relpath(pictures, path.parent)
@@ -129,22 +138,22 @@ def write(config: ConfigDict, records: list[dict], path: Path, pictures: Path) -
     f'{in_words(machine())}.'
   )
   head = HEAD.format(
-    what=what, lead=_lead(found), seconds=s.seconds, memory=s.memory_gib, devices=s.devices
+    what=what, lead=_lead(found, leaky), seconds=s.seconds, memory=s.memory_gib, devices=s.devices
   )
-  parts = [head, shown[0], _exponents(found), shown[1], *shown[2:], _measured(records, found)]
+  parts = [head, shown[0], _exponents(found, leaky), *shown[1:], _measured(records, found, leaky)]
   parts.append('```\npython launch/main.py --config=configs/scaling.py --job=scaling\n```')
   path.write_text('\n\n'.join(parts) + '\n', encoding='utf-8')
   return path
 
 
-def _lead(found: dict[str, Curves]) -> str:
+def _lead(found: dict[str, Curves], leaky: set[str]) -> str:
   """The page in two sentences."""
   slopes = laws(found['seconds'])
   if not slopes:
     return 'No step was timed yet.'
   order = sorted(slopes, key=lambda mixer: slopes[mixer].exponent)
   reach = {mixer: max(found['seconds'][mixer]) for mixer in order}
-  flat = ', '.join(f'{mixer} {slopes[mixer].exponent:.2f}' for mixer in order)
+  flat = ', '.join(f'{mixer} {slopes[mixer].exponent:.2f}{mark(mixer in leaky)}' for mixer in order)
   longest = ', '.join(m for m in order if reach[m] == max(reach.values()))
   return (
     f'Time grows with the length to the power of: {flat}. The longest sequence that was run here, '
@@ -152,7 +161,7 @@ def _lead(found: dict[str, Curves]) -> str:
   )
 
 
-def _exponents(found: dict[str, Curves]) -> str:
+def _exponents(found: dict[str, Curves], leaky: set[str]) -> str:
   """Exponents, and what a million tokens take."""
   lines = [
     '| mixer | time: exponent | longest measured | seconds there | seconds at 1,048,576 | memory: '
@@ -163,7 +172,7 @@ def _exponents(found: dict[str, Curves]) -> str:
   for mixer in found['flops']:
     seconds, law = found['seconds'].get(mixer, {}), fitted['seconds'].get(mixer)
     last = max(seconds, default=None)
-    cells = [mixer, str(law or ''), f'{last:,}' if last else '', _short(seconds.get(last))]
+    cells = [str(law or ''), f'{last:,}' if last else '', _short(seconds.get(last))]
     if last == LONGEST:
       cells.append(f'{_short(seconds[last])}, measured')
     else:
@@ -171,11 +180,11 @@ def _exponents(found: dict[str, Curves]) -> str:
     memory = found['peak'].get(mixer, {}).get(LONGEST)
     cells += [str(fitted['peak'].get(mixer, '')), _short(memory)]
     cells += [str(fitted[key].get(mixer, '')) for key in ('flops', 'sent')]
-    lines.append(f'| {" | ".join(cells)} |')
+    lines.append(_row(mixer, cells, leaky))
   return '\n'.join(lines)
 
 
-def _measured(records: list[dict], found: dict[str, Curves]) -> str:
+def _measured(records: list[dict], found: dict[str, Curves], leaky: set[str]) -> str:
   """Every measurement, and why a step was not run."""
   lengths = sorted({r['length'] for r in records})
   head = f'| mixer | {" | ".join(f"{n:,}" for n in lengths)} |'
@@ -186,7 +195,7 @@ def _measured(records: list[dict], found: dict[str, Curves]) -> str:
     ('peak', 'GiB of the compiled program'),
   ):
     rows = [
-      f'| {mixer} | {" | ".join(_short(values.get(n)) for n in lengths)} |'
+      _row(mixer, [_short(values.get(n)) for n in lengths], leaky)
       for mixer, values in found[key].items()
     ]
     parts.append('\n'.join([f'{title}:\n', head, rule, *rows]))
@@ -200,6 +209,11 @@ def _measured(records: list[dict], found: dict[str, Curves]) -> str:
     told = '; '.join(f'{m} from {n:,} on ({why})' for m, (n, why) in skipped.items())
     parts.append(f'Not run: {told}.')
   return '\n\n'.join(parts)
+
+
+def _row(mixer: str, cells: list[str], leaky: set[str]) -> str:
+  said = mark(mixer in leaky)
+  return f'| {" | ".join([mixer, *(cell and cell + said for cell in cells)])} |'
 
 
 def _short(value: float | None) -> str:
