@@ -12,11 +12,11 @@ WAVELET = 'cmor1.5-1.0'  # complex Morlet, one cycle a unit of scale
 
 
 def spectrum(hidden_BLD: np.ndarray) -> np.ndarray:
-  """Share of the power (L // 2,) at the frequencies k / L', k from 1, mean over rows and channels.
+  """Share of the power (F,), F = L // 2, at k / 2F cycles per token, k from 1.
 
-  Wiener-Khinchin: the power spectrum of a stationary signal is the Fourier transform of its
-  autocorrelation. Here that is taken of lags below half the window, the mean of each channel left
-  out, under a triangle, which keeps every share at zero or above.
+  Mean over rows and channels. Wiener-Khinchin: the power spectrum of a stationary signal is the
+  Fourier transform of its autocorrelation. Here that is taken of lags below half the window, the
+  mean of each channel left out, under a triangle, which keeps every share at zero or above.
   """
   x_BLD = np.asarray(hidden_BLD, np.float64)
   x_BLD = x_BLD - x_BLD.mean(1, keepdims=True)

@@ -51,7 +51,7 @@ def steps(settings: Settings, *, longest: int = 8192, **sizes: Any) -> Iterator[
   for context in settings.contexts:
     if context > longest:
       yield f'Context {context:,} not run: an L x L mask and its scores do not fit the usual form.'
-  yield scaffold.words(config).split(', batch')[0] + f'; {versions(torch_here)}.'
+  yield f'{scaffold.shape(**sizes)}; {versions(torch_here)}.'
 
 
 def versions(torch_here: bool) -> str:

@@ -33,10 +33,13 @@ def config(
   return found.lock()
 
 
+def shape(**changes: Any) -> str:
+  """'6 layers, width 256, 8 heads', of `SIZES` with these changes."""
+  return '{layers} layers, width {width}, {heads} heads'.format(**SIZES | changes)
+
+
 def words(config: ConfigDict) -> str:
   """'6 layers, width 256, 8 heads, batch 16 x 256 tokens, float32'."""
   m = config.model
-  return (
-    f'{m.layers} layers, width {m.width}, {m.heads} heads, batch {config.train.batch} x '
-    f'{m.context:,} tokens, {m.dtype}'
-  )
+  size = shape(layers=m.layers, width=m.width, heads=m.heads)
+  return f'{size}, batch {config.train.batch} x {m.context:,} tokens, {m.dtype}'

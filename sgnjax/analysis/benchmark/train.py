@@ -96,7 +96,7 @@ def contexts(settings: Settings, **sizes: Any) -> Iterator[Row | str]:
     yield row | ({'note': f'softmax not run: {why}'} if held else {})
     if reasons:
       yield f'At {context:,} tokens {"; ".join(reasons)}.'
-  yield scaffold.words(scaffold.config('sgn', context=256, **sizes)).split(', batch')[0] + '.'
+  yield f'{scaffold.shape(**sizes)}.'
 
 
 def _too_much(one: Bare, rate: float, seconds: float) -> tuple[str | None, bool]:
@@ -131,6 +131,7 @@ def attention(
       yield {
         'context': context,
         'mixer': name,
+        'rounds': took.count,
         'ms a step': 1e3 * took[name],
         '/ softmax': took.ratio(name, 'softmax'),
         'aim': aim,
@@ -138,9 +139,7 @@ def attention(
         'peak / softmax': bare[name].program.peak / bare['softmax'].program.peak,
         FLAG: bare[name].leaky,
       }
-  yield (
-    scaffold.words(scaffold.config('ega', context=lengths[0], **sizes)).split(', batch')[0] + '.'
-  )
+  yield f'{scaffold.shape(**sizes)}.'
 
 
 SECTIONS = {'softmax': softmax, 'contexts': contexts, 'attention': attention}

@@ -5,13 +5,13 @@ from matplotlib import colormaps
 from matplotlib.figure import Figure
 
 from sgnjax.analysis.plots.runs import _of, _some
-from sgnjax.analysis.plots.style import DASHES, MAP, drawable, entitle, new_figure, plain_log
+from sgnjax.analysis.plots.style import BLUE, DASHES, MAP, drawable, entitle, new_figure, plain_log
 
 
 def power_spectra(power_F_by_name: dict[str, np.ndarray], *, leaky: bool = False) -> Figure:
   """Share of the power by frequency, one line a layer, log-log.
 
-  Each array is (F,), frequencies k / (2 (F - 1)) cycles per token, k from 1; darker is earlier.
+  Each array is (F,), frequencies k / 2F cycles per token, k from 1; darker is earlier.
   """
   figure = new_figure(4.2)
   ax = figure.subplots()
@@ -73,7 +73,7 @@ def periods(period_H_by_layer: dict[int, np.ndarray], *, leaky: bool = False) ->
   for i, (layer, period) in enumerate(period_H_by_layer.items()):
     flat = np.ravel(period)
     spread = np.linspace(-0.25, 0.25, len(flat)) if len(flat) > 1 else np.zeros(1)
-    ax.plot(layer + 1 + spread, flat, linestyle='none', marker='osD^'[i % 4], color='#0072B2',
+    ax.plot(layer + 1 + spread, flat, linestyle='none', marker='osD^'[i % 4], color=BLUE,
             markersize=5, fillstyle='none')  # fmt: skip
   ax.set_yscale('log', base=2)
   plain_log(ax.yaxis)
