@@ -18,7 +18,8 @@ TITLE = """# How fast
 Ratios are medians over rounds in which the things compared take turns, seconds are medians. FLOPs
 are by `sgnjax.analysis.flops` where a column says so, else as XLA counts the compiled program (the
 body of a loop once). LEAKY: of a form that sees the future. `aim` is what was asked for
-beforehand."""
+beforehand. A comparison takes `benchmark.repeats` rounds after two that are not counted; where they
+are long it begins none after `benchmark.seconds`, but takes three."""
 CALLED = {'main.py': 'python launch/main.py', '__main__.py': 'sgnjax', 'sgnjax': 'sgnjax'}
 
 

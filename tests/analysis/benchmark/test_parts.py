@@ -15,6 +15,7 @@ from sgnjax.analysis.benchmark import (
   ops,
   page,
   peers,
+  scaffold,
   scaling,
   settings,
   step,
@@ -23,6 +24,7 @@ from sgnjax.analysis.benchmark import (
   train,
 )
 from sgnjax.jobs import benchmark as job
+from sgnjax.models.variants import VARIANTS
 
 TINY = {'layers': 1, 'width': 16, 'heads': 2}
 
@@ -42,7 +44,7 @@ def compiled():
 
 @pytest.fixture(autouse=True)
 def small_machine(monkeypatch, compiled):
-  """Ceilings are measured in an instant."""
+  """Ceilings are measured in an instant, and a step of 16 tokens is one row in every part."""
 
   def bare(config):
     key = config_lib.fingerprint(config)
@@ -52,6 +54,7 @@ def small_machine(monkeypatch, compiled):
 
   for part in (train, scaling, peers):
     monkeypatch.setattr(part, 'Bare', bare)
+  monkeypatch.setattr(scaffold, 'TOKENS', 16)
   monkeypatch.setattr(timing, 'matrix_size', lambda: 64)
   monkeypatch.setattr(timing, 'copy_size', lambda: 1024)
 
@@ -63,6 +66,13 @@ def measured(section):
   assert rows
   page.table(rows)
   return rows, [item for item in found if isinstance(item, str)]
+
+
+def test_a_step_has_as_many_tokens_at_every_context(monkeypatch):
+  monkeypatch.setattr(scaffold, 'TOKENS', 64)
+  batches = [scaffold.config('sgn', context=n, **TINY).train.batch for n in (16, 64, 128)]
+  assert batches == [4, 1, 1]
+  assert scaffold.config('sgn', context=16, batch=3, **TINY).train.batch == 3
 
 
 def test_ops(asked):
@@ -96,7 +106,7 @@ def test_train_against_the_machine(asked):
 
 def test_train_over_contexts_says_what_does_not_fit(asked, monkeypatch):
   rows, _ = measured(train.contexts(asked, **TINY))
-  assert [(row['context'], row['batch']) for row in rows] == [(16, 256)]
+  assert [(row['context'], row['batch']) for row in rows] == [(16, 1)]
   assert rows[0]['softmax / SGN'] > 0
   monkeypatch.setattr(train.timing, 'room', lambda: 1000)
   rows, notes = measured(train.contexts(asked, **TINY))
@@ -107,9 +117,10 @@ def test_train_over_contexts_says_what_does_not_fit(asked, monkeypatch):
 
 
 def test_train_what_gates_cost(asked, monkeypatch):
-  monkeypatch.setattr(train, 'COSTS', {'softmax': None, 'ega-prefix': 1.05})
+  assert set(train.COSTS) <= set(VARIANTS)
+  monkeypatch.setattr(train, 'COSTS', {'softmax': None, 'sgn': 1.05})  # compiled for other parts
   rows, _ = measured(train.attention(asked, lengths=(16,), **TINY))
-  assert [row['mixer'] for row in rows] == ['softmax', 'ega-prefix']
+  assert [row['mixer'] for row in rows] == ['softmax', 'sgn']
   assert rows[0]['/ softmax'] == 1
 
 
@@ -180,7 +191,7 @@ def test_peers_of_one_shape_have_as_many_parameters():
   torch = pytest.importorskip('torch', reason="PyTorch is not installed: the extra 'peers'")
   import jax
 
-  config = peers.scaffold.config('softmax', context=16, qkv_bias=True, **TINY)
+  config = scaffold.config('softmax', context=16, qkv_bias=True, **TINY)
   model = step.build(config)
   vocab = model.padded_vocab
   flax = peers.FlaxDecoder(vocab, 16, 2, 1, 16)
