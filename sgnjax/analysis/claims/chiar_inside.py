@@ -64,13 +64,12 @@ def words(lab: Lab) -> Finding:
     (str(layer + 2), *(f'{share:.1%}' for share in pair))
     for layer, pair in enumerate(share_SLK.mean(0))
   )
-  return Finding(
+  return trial.finding(
     found.less(),
     f'{function:.0%} of function words and {content:.0%} of other words attend in the routed '
     f'layers; difference {found}. Below 0 it is as the paper says.',
-    setting=setting(trial),
-    tables=(Table('Share that attends', ('layer', 'function words', 'other words'), rows),),
-    runs=trial.runs,
+    Table('Share that attends', ('layer', 'function words', 'other words'), rows),
+    setting=setting(),
     decision=large(ENTROPY),
   )
 
@@ -93,14 +92,13 @@ def collapse(lab: Lab) -> Finding:
   share_ST = np.asarray([watched(run, 'rbf_share').mean(1) for run in trial.arms[THREE]])
   middle, end = share_ST[:, share_ST.shape[1] // 2].mean(), share_ST[:, -1]
   still = end.mean() < middle - 0.01  # it goes on falling
-  return Finding(
+  return trial.finding(
     HOLDS if end.max() < 0.05 else UNDECIDED if still else FAILS,
     f'The RBF operator has {end.mean():.1%} of the gates at the end, {middle:.1%} half-way and a '
     f'third at the start; held where all seeds are below 5 %. Whatever it gets, it mixes nothing: '
     f'of two normed tokens of width 256, one gives the other at most {rbf_weights():.0e} of its '
     'weight, so that a router which leaves it out has discovered nothing about text.',
-    setting=setting(trial, '; masked RBF, soft router; less than an epoch'),
-    runs=trial.runs,
+    setting=setting('; masked RBF, soft router; less than an epoch'),
     decision=large(THREE),
   )
 
@@ -123,14 +121,13 @@ def meta_gate(lab: Lab) -> Finding:
     (name, f'{middle[name]:.3f}{said}', f'{end[name]:.3f}{said}')
     for name, said in ((ENTROPY, ''), (PUBLISHED, leaky))
   )
-  return Finding(
+  return trial.finding(
     verdict,
     f'From 0.5 it moves to {end[ENTROPY]:.3f} in the causal form and to {end[PUBLISHED]:.3f}'
     f'{leaky} in the published one; near is within 0.05 of 0.22, settled is within 0.01 over the '
     'second half.',
-    setting=setting(trial),
-    tables=(Table('Mean gate', ('form', 'half-way', 'end'), rows),),
-    runs=trial.runs,
+    Table('Mean gate', ('form', 'half-way', 'end'), rows),
+    setting=setting(),
     decision=large(ENTROPY, PUBLISHED),
   )
 
@@ -189,7 +186,7 @@ def toeplitz(lab: Lab) -> Finding:
     (name, *(f'{report[name]:.1%}' for report in reports), f'{mean[name]:.1%}') for name in mean
   )
   head = ('of the best gain, or of the energy', *(f'seed {i}' for i in range(len(reports))), 'mean')
-  return Finding(
+  return trial.finding(
     HOLDS if fits and worth else UNDECIDED if fits or worth else FAILS,
     f'Of the gain of the best basis for its embeddings the DCT has {mean["DCT"]:.0%}, a random one '
     f'{mean["random basis"]:.0%}. Means along diagonals hold {mean["toeplitz"]:.1%} of how the '
@@ -197,8 +194,8 @@ def toeplitz(lab: Lab) -> Finding:
     f'{mean["toeplitz, permuted"]:.1%}. DCT minus random basis {found[0]}, minus permuted channels '
     f'{found[1]} nats. '
     'Near-optimal is 90 % of the gain.',
-    setting=setting(trial),
-    tables=(Table('Covariance of trained embeddings', head, rows), trial.table(ENTROPY)),
-    runs=trial.runs,
+    Table('Covariance of trained embeddings', head, rows),
+    trial.table(ENTROPY),
+    setting=setting(),
     decision=large(ENTROPY, ORTHOGONAL, PERMUTED),
   )

@@ -50,8 +50,8 @@ def pick(*names: str) -> dict[str, Changes]:
   return {name: ARMS[name] for name in names}
 
 
-def setting(trial: Trial, more: str = '') -> str:
-  return f'{trial.setting}; WikiText-2, its {WORDS:,} commonest words{more}'
+def setting(more: str = '') -> str:
+  return f'WikiText-2, its {WORDS:,} commonest words{more}'
 
 
 def large(*names: str, **more: Changes):
@@ -70,13 +70,12 @@ def gap(lab: Lab) -> Finding:
   trial = train(lab, pick(ATTENTION, ENTROPY), against=ATTENTION)
   found = trial.difference(ENTROPY, ATTENTION)
   ours, base = (math.exp(trial.loss(name)) for name in (ENTROPY, ATTENTION))
-  return Finding(
+  return trial.finding(
     trial.difference(ATTENTION, ENTROPY).less(),
     f'CHIAR minus attention: {found} nats, perplexity {ours:.1f} against {base:.1f}. The sign is '
     'decided alone (above 0: routing costs): points of perplexity depend on its level.',
-    setting=setting(trial),
-    tables=(trial.table(ATTENTION),),
-    runs=trial.runs,
+    trial.table(ATTENTION),
+    setting=setting(),
     decision=large(ATTENTION, ENTROPY),
   )
 
@@ -104,12 +103,11 @@ def mixed(lab: Lab) -> Finding:
       f' Of the test text of WikiText-2 {same:.1%} is that of WikiText-103 (`<unk>` for rare '
       'words), where the paper loses by the same mixture: 27.51 to 28.56.'
     )
-  return Finding(
+  return trial.finding(
     found.less(),
     f'With IMDB minus without: {found} nats on WikiText-2.{text}',
-    setting=setting(trial, ' as the main text, as WikiText-103 is not here; no ListOps'),
-    tables=(trial.table(ENTROPY),),
-    runs=trial.runs,
+    trial.table(ENTROPY),
+    setting=setting(' as the main text, as WikiText-103 is not here; no ListOps'),
     decision=larger('chiar_mixed', [{}, {'data.mixture_rate': 0.0}]),
   )
 
@@ -122,12 +120,11 @@ def random_router(lab: Lab) -> Finding:
   trial = train(lab, arms, against=RANDOM)
   found = trial.difference(ENTROPY, RANDOM)
   layers = ', '.join(f'{share:.0%}' for share in share_L)
-  return Finding(
+  return trial.finding(
     found.less(),
     f'Entropy minus random routes: {found} nats, both with {rate:.0%} of tokens at attention (by '
     f'layer, of entropy: {layers}). Below 0 the entropy says something that chance does not.',
-    setting=setting(trial),
-    tables=(trial.table(RANDOM),),
-    runs=trial.runs,
+    trial.table(RANDOM),
+    setting=setting(),
     decision=large(ENTROPY, random=arms[RANDOM]),
   )

@@ -22,13 +22,11 @@ def published_gain(lab: Lab) -> Finding:
   trial = lab.trial(_pick(SOFTMAX, SEQUENCE, QUERY, PREFIX), against=SOFTMAX)
   published = trial.difference(SEQUENCE, SOFTMAX)
   leaky = mark(trial.arms[SEQUENCE][0].leaky)
-  return Finding(
+  return trial.finding(
     published.less(),
     f'Published form minus attention: {published}{leaky} nats (the paper: -0.103). Its statistics '
     'see the future: whether the gain needs that is the claim of ega-06.',
-    setting=trial.setting,
-    tables=(trial.table(SOFTMAX),),
-    runs=trial.runs,
+    trial.table(SOFTMAX),
     decision=larger('shakespeare_ega', [arm('softmax'), arm('ega-published')]),
   )
 
@@ -42,12 +40,10 @@ def statistics(lab: Lab) -> Finding:
   left = ''
   if found[SEQUENCE].tells and found[SEQUENCE].mean < 0:
     left = f' Of the published gain `query` keeps {shares[0]:.0%}, `prefix` {shares[1]:.0%}.'
-  return Finding(
+  return trial.finding(
     gain(trial, SOFTMAX, SEQUENCE, (QUERY, PREFIX)),
     f'Minus attention: {said} nats.{left}',
-    setting=trial.setting,
-    tables=(trial.table(SOFTMAX),),
-    runs=trial.runs,
+    trial.table(SOFTMAX),
     decision=larger('shakespeare_ega', list(STATISTICS.values())),
   )
 
@@ -56,12 +52,10 @@ def penn_treebank(lab: Lab) -> Finding:
   trial = lab.trial(_pick(SOFTMAX, SEQUENCE, QUERY), against=SOFTMAX, file='ega_ptb')
   published, causal = (trial.difference(name, SOFTMAX) for name in (SEQUENCE, QUERY))
   leaky = mark(trial.arms[SEQUENCE][0].leaky)
-  return Finding(
+  return trial.finding(
     gain(trial, SOFTMAX, SEQUENCE, (QUERY,)),
     f'Minus attention: published {published}{leaky}, `query` {causal} nats (the paper: -0.101).',
-    setting=trial.setting,
-    tables=(trial.table(SOFTMAX),),
-    runs=trial.runs,
+    trial.table(SOFTMAX),
     decision=larger('ega_ptb', [arm('softmax'), arm('ega-published'), arm('ega')]),
   )
 
@@ -72,12 +66,10 @@ def scales(lab: Lab) -> Finding:
   first, second = trial.difference('1 scale', '2 scales'), trial.difference('2 scales', '4 scales')
   verdicts = {first.less(), second.less()}
   verdict = verdicts.pop() if len(verdicts) == 1 else FAILS if FAILS in verdicts else UNDECIDED
-  return Finding(
+  return trial.finding(
     verdict,
     f'With causal `query` statistics: 1 minus 2 scales {first}, 2 minus 4 scales {second} nats.',
-    setting=trial.setting,
-    tables=(trial.table('1 scale'),),
-    runs=trial.runs,
+    trial.table('1 scale'),
     decision=larger('shakespeare_ega', list(arms.values())),
   )
 
@@ -87,13 +79,11 @@ def convolution(lab: Lab) -> Finding:
   trial = lab.trial(arms, against=SOFTMAX)
   found = trial.difference('EGA-C', SOFTMAX)
   more = parameters('shakespeare_ega', arm('ega-conv')) - parameters('shakespeare_softmax')
-  return Finding(
+  return trial.finding(
     found.less(),
     f'Causal EGA-C minus attention: {found} nats; {more:,} parameters more at the size of the '
     'paper, which says 1,377,216.',
-    setting=trial.setting,
-    tables=(trial.table(SOFTMAX),),
-    runs=trial.runs,
+    trial.table(SOFTMAX),
     decision=larger('shakespeare_ega', list(arms.values())),
   )
 
@@ -109,12 +99,10 @@ def fixed_bases(lab: Lab) -> Finding:
   gains = [name for name, d in found.items() if d.less() == HOLDS]
   closed = all(max(map(abs, d.interval)) < 0.02 for d in found.values())
   said = ', '.join(f'{name} {d}' for name, d in found.items())
-  return Finding(
+  return trial.finding(
     FAILS if gains else HOLDS if closed else UNDECIDED,
     f'Minus attention: {said} nats. Held to do nothing where the whole interval is within 0.02.',
-    setting=trial.setting,
-    tables=(trial.table(SOFTMAX),),
-    runs=trial.runs,
+    trial.table(SOFTMAX),
     decision=larger('shakespeare_ega', list(arms.values())),
   )
 
@@ -127,14 +115,12 @@ def inputs(lab: Lab) -> Finding:
   trial = lab.trial(arms, against='mean of channels')
   found = trial.difference('learned direction', 'mean of channels')
   against = trial.difference('learned direction', SOFTMAX)
-  return Finding(
+  return trial.finding(
     found.less(),
     f'Direction minus mean: {found}; direction minus attention: {against} nats. The mean of the '
     'channels behind a LayerNorm is 0 at the start, so that the published gate starts '
     'without input.',
-    setting=trial.setting,
-    tables=(trial.table('mean of channels'),),
-    runs=trial.runs,
+    trial.table('mean of channels'),
     decision=larger('shakespeare_ega', list(arms.values())),
   )
 
@@ -177,12 +163,10 @@ def learned_wavelets(lab: Lab) -> Finding:
   found = {name: trial.difference(name, 'db4, fixed') for name in list(arms)[1:3]}
   verdicts = [d.less() for d in found.values()]
   said = ', '.join(f'{name} {d}' for name, d in found.items())
-  return Finding(
+  return trial.finding(
     HOLDS if HOLDS in verdicts else UNDECIDED if UNDECIDED in verdicts else FAILS,
     f'Minus fixed db4: {said} nats. The paper names both as future work.',
-    setting=trial.setting,
-    tables=(trial.table('db4, fixed'),),
-    runs=trial.runs,
+    trial.table('db4, fixed'),
     decision=larger('shakespeare_ega', list(arms.values())),
   )
 

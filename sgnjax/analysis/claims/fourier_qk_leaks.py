@@ -83,14 +83,13 @@ def constant_scores(lab: Lab) -> Finding:
   leaky = mark(trial.arms['sigma 2'][0].leaky)
   rows = [(name, trial.said(name)) for name in names]
   rows += [('sigma 2, random phases', f'{np.mean(turned):.4f}{leaky}')]
-  return Finding(
+  return trial.finding(
     FAILS if not exact or differ else HOLDS if same else UNDECIDED,
     f'The DC filter is uniform attention over the past, to {apart:.0e}, and gives queries and keys '
     f'a gradient of {pull:.0e} at most: a floor without content, no harm done by a filter. '
     f'DC minus sigma 2 with random phases: {found}{leaky} nats; the same is less than {SAME}.',
-    setting=f'{trial.setting}; phases random at evaluation alone',
-    tables=(Table('Losses, nats a character', ('arm', 'mean'), tuple(rows)),),
-    runs=trial.runs,
+    Table('Losses, nats a character', ('arm', 'mean'), tuple(rows)),
+    setting='phases random at evaluation alone',
     decision=_at_full(*names),
   )
 
@@ -99,13 +98,11 @@ def nyquist(lab: Lab) -> Finding:
   names = (DC, NYQUIST, NYQUIST + CAUSAL)
   trial = lab.trial(pick(lab.size.context, *names), against=DC, file=FILE)
   leaking, causal = (trial.difference(name, DC) for name in names[1:])
-  return Finding(
+  return trial.finding(
     gain(trial, DC, NYQUIST, (NYQUIST + CAUSAL,)),
     f'Read as: Nyquist is below DC (the paper: 1.808 and 2.017). Nyquist minus DC: published '
     f'{leaking}{mark(trial.arms[NYQUIST][0].leaky)}, causal {causal} nats.',
-    setting=trial.setting,
-    tables=(trial.table(DC),),
-    runs=trial.runs,
+    trial.table(DC),
     decision=_at_full(*names),
   )
 
@@ -121,14 +118,13 @@ def single_scale(lab: Lab) -> Finding:
   said = published_less
   if leaky and published_less == HOLDS:
     said = causal_less if causal_less != FAILS else WITH_LEAK
-  return Finding(
+  return trial.finding(
     said,
     f'sigma 2 minus sigma 0.5: published {leaking}{mark(leaky)} (the paper -0.514), causal '
     f'{causal} nats. The published one {"sees" if leaky else "does not see"} the future, with a '
     f'shuffled gap of {np.mean(found):.2f}{mark(leaky)}.',
-    setting=f'{trial.setting}; sigma in bins of the context, as in the paper',
-    tables=(trial.table(),),
-    runs=trial.runs,
+    trial.table(),
+    setting='sigma in bins of the context, as in the paper',
     decision=_at_full(*names),
   )
 
@@ -138,15 +134,14 @@ def wide(lab: Lab) -> Finding:
   trial, found = _tried(lab, *names)
   leaky = mark(trial.arms['sigma 16'][0].leaky)
   loss, gap = trial.difference('sigma 16', 'sigma 2'), minus(found, 'sigma 16', 'sigma 2')
-  return Finding(
+  return trial.finding(
     verdict((loss, gap)),
     f'Read as: a wide band leaks more, so loss and gap are both lower than those of sigma 2. '
     f'sigma 16 minus sigma 2: loss {loss}{leaky}, gap {gap}{leaky} nats; its loss is '
     f'{trial.said("sigma 16")} (the paper 0.023), its gap {np.mean(found["sigma 16"]):.2f}{leaky} '
     '(0.93).',
-    setting=f'{trial.setting}; sigma in bins of the context',
-    tables=(gap_table(trial, found),),
-    runs=trial.runs,
+    gap_table(trial, found),
+    setting='sigma in bins of the context',
     decision=_at_full(*names),
   )
 
@@ -156,13 +151,11 @@ def shapes(lab: Lab) -> Finding:
   trial, found = _tried(lab, *names)
   leaky = trial.arms[HAT4][0].leaky
   steps = {f'{a} minus {b}': minus(found, a, b) for a, b in pairwise(names)}
-  return Finding(
+  return trial.finding(
     opposite(steps.values()),
     f'Read as an order of shuffled gaps, larger is cleaner, four filters a head: '
     f'{listed(steps, leaky)} nats. All of them {"see" if leaky else "are blind to"} the future.',
-    setting=trial.setting,
-    tables=(gap_table(trial, found),),
-    runs=trial.runs,
+    gap_table(trial, found),
     decision=_at_full(*names),
   )
 
@@ -192,13 +185,12 @@ def monotone(lab: Lab) -> Finding:
   steps = {f'{b} minus {a}': minus(found, b, a) for a, b in pairwise(rising)}
   table = gap_table(trial, {name: found[name] for name in rising})
   rows = tuple((f'{share[row[0]]:.1%}', *row) for row in table.rows)
-  return Finding(
+  return trial.finding(
     verdict(steps.values()),
     f'Gap, from one coverage to the next larger: {listed(steps, leaky)} nats; monotone where none '
     'is above 0.',
-    setting=f'{trial.setting}; coverage at the start, half the peak or more, any filter of a head',
-    tables=(Table(table.title, ('coverage', *table.head), rows),),
-    runs=trial.runs,
+    Table(table.title, ('coverage', *table.head), rows),
+    setting='coverage at the start, half the peak or more, any filter of a head',
     decision=_at_full(*names),
   )
 
@@ -209,14 +201,13 @@ def analytic_gaps(lab: Lab) -> Finding:
   trial = lab.trial(arms, seeds=(3, 3), file=FILE)
   found = {name: gaps(trial.arms[name]) for name in arms}
   fall, leaky = minus(found, high, low), mark(trial.arms[low][0].leaky)
-  return Finding(
+  return trial.finding(
     fall.less(),
     f'Gap at a quarter cycle per token (bin 64 of 256) minus gap at bin 0: {fall}{leaky} nats (the '
     f'paper: 2.31 and 4.37). Bin 0 would be clean by the gap, and the audit finds it '
     f'{"leaky" if leaky else "causal"}.',
-    setting=f'{trial.setting}; the analytic branch has no released code',
-    tables=(gap_table(trial, found),),
-    runs=trial.runs,
+    gap_table(trial, found),
+    setting='the analytic branch has no released code',
     decision=full(analytic),
   )
 
@@ -226,13 +217,12 @@ def best_bin(lab: Lab) -> Finding:
   trial = lab.trial(arms, against='bin 1', file=FILE)
   found = {f'minus {n}': trial.difference('bin 1', n) for n in arms if n != 'bin 1'}
   best, leaky = verdict(found.values()), trial.arms['bin 1'][0].leaky
-  return Finding(
+  return trial.finding(
     WITH_LEAK if leaky and best == HOLDS else best,
     f'Bin 1 {listed(found, leaky)} nats. '
     f'{"It sees the future, so it is no honest one." if leaky else "It is blind to the future."}',
-    setting=f'{trial.setting}; analytic scores, fixed centres',
-    tables=(trial.table('bin 1'),),
-    runs=trial.runs,
+    trial.table('bin 1'),
+    setting='analytic scores, fixed centres',
     decision=full(analytic),
   )
 
@@ -243,14 +233,12 @@ def four_scales(lab: Lab) -> Finding:
   trial, found = _tried(lab, *names)
   below = trial.difference(GAUSSIAN4, DOT)
   leaky = mark(report.leaky)
-  return Finding(
+  return trial.finding(
     below.less() if report.leaky else FAILS,
     f'Four filters a head {"see" if report.leaky else "are blind to"} the future: the audit finds '
     f'changes of {report.size:.1e}{leaky} of the largest logit. Loss minus the dot product: {below}'
     f'{leaky} nats; gap {np.mean(found[GAUSSIAN4]):.2f}{leaky} (the paper 0.58), the dot product '
     f'{np.mean(found[DOT]):.2f}.',
-    setting=trial.setting,
-    tables=(gap_table(trial, found),),
-    runs=trial.runs,
+    gap_table(trial, found),
     decision=_at_full(*names),
   )

@@ -55,15 +55,13 @@ def learned_frequency(lab: Lab) -> Finding:
   paper = reach(config_lib.load(config_lib.CONFIGS / f'{FILE}.py'))
   said = 'the place is that of the start, not a finding' if abs(other - 16) < 4 else 'it moves'
   stays, free = abs(mean - PLACE) < NEAR, reach(config) > 1 + NEAR / PLACE
-  return Finding(
+  return trial.finding(
     (HOLDS if free else UNDECIDED) if stays else FAILS,
     f'From bin 4 centres end at {mean:.2f} on average ({found["from 4"].min():.2f} to '
     f'{found["from 4"].max():.2f}){leaky}; from bin 16 at {other:.2f}{leaky}: {said}. Adam moves a '
     f'centre by a factor of about {reach(config):.2f} at most in these steps, {paper:.2f} in the '
     "paper's 5,000.",
-    setting=trial.setting,
-    tables=(trial.table(),),
-    runs=trial.runs,
+    trial.table(),
     decision=full(_starts),
   )
 
@@ -83,13 +81,11 @@ def dyadic(lab: Lab) -> Finding:
   run = trial.arms['from 4'][0]
   leaky, most = mark(run.leaky), reach(run.config) ** 2
   near = any(1.6 < ratio < 2.5 for ratio in (layers, heads))
-  return Finding(
+  return trial.finding(
     HOLDS if near else UNDECIDED if most < 2 else FAILS,
     f'Sorted centres of layers follow each other by a factor of {layers:.3f}{leaky}, those of '
     f'heads by {heads:.3f}{leaky} (dyadic: 2); the largest is {span:.2f}{leaky} times the '
     f'smallest. All start at one bin, and Adam could have parted two by a factor of {most:.1f}.',
-    setting=trial.setting,
-    tables=(trial.table(),),
-    runs=trial.runs,
+    trial.table(),
     decision=full(lambda context: {'from 4': _starts(context)['from 4']}),
   )

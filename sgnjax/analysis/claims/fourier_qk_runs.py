@@ -109,13 +109,12 @@ def _shapes(context: int) -> dict[str, Changes]:
 
 def shapes(lab: Lab) -> Finding:
   trial, found = against(lab, _shapes(lab.size.context), DOT)
-  return Finding(
+  return trial.finding(
     opposite(found.values()),
     f'Causal taps minus the dot product: {listed(found)} nats (the paper: Gaussian +0.048, Mexican '
     'hat +0.066, Morlet +0.038, against a dot product of another scaffold). Above 0 it is worse.',
-    setting=f'{trial.setting}; scale {WIDTH:g} tokens, taps over half the context',
-    tables=(trial.table(DOT),),
-    runs=trial.runs,
+    trial.table(DOT),
+    setting=f'scale {WIDTH:g} tokens, taps over half the context',
     decision=full(_shapes),
   )
 
@@ -131,12 +130,11 @@ def scales(lab: Lab) -> Finding:
   steps = {
     f'{wide} minus {narrow}': trial.difference(wide, narrow) for narrow, wide in pairwise(names)
   }
-  return Finding(
+  return trial.finding(
     verdict(steps.values()),
     f'Causal Morlet by its scale in tokens: {listed(steps)} nats; below 0 the wider one is better.',
-    setting=f'{trial.setting}; taps over half the context',
-    tables=(trial.table(names[1]),),
-    runs=trial.runs,
+    trial.table(names[1]),
+    setting='taps over half the context',
     decision=full(_scales),
   )
 
@@ -158,13 +156,12 @@ def whole_context(lab: Lab) -> Finding:
   trial, found = against(lab, _whole(lab.size.context), DOT)
   verdicts = opposite(found.values())
   change = {HOLDS: 'stays', FAILS: 'changes', UNDECIDED: 'is open'}[verdicts]
-  return Finding(
+  return trial.finding(
     verdicts,
     f'One-sided kernels over the whole context minus the dot product: {listed(found)} nats. The '
     f'verdict on causal filters {change}: see the claim on taps over half the context.',
-    setting=f'{trial.setting}; the responses of taps of scale {WIDTH:g}',
-    tables=(trial.table(DOT),),
-    runs=trial.runs,
+    trial.table(DOT),
+    setting=f'the responses of taps of scale {WIDTH:g}',
     decision=full(_whole),
   )
 
@@ -175,13 +172,12 @@ def masked(lab: Lab) -> Finding:
   report = audit.twin_report(lab.config({}, file=file))
   trial, found = against(lab, arms, DOT, file=file)
   seen = 'sees' if report.leaky else 'does not see'
-  return Finding(
+  return trial.finding(
     FAILS if report.leaky else found['filter'].less(),
     f'The two-sided filter {seen} other examples or padding, and the rest it may see. Filter minus '
     f'dot product: {found["filter"]} nats a masked character; below 0 it helps.',
-    setting=f'{trial.setting}; the paper names the use and has no run of it',
-    tables=(trial.table(DOT, 'Losses, nats a masked character'),),
-    runs=trial.runs,
+    trial.table(DOT, 'Losses, nats a masked character'),
+    setting='the paper names the use and has no run of it',
     decision=larger(file, list(arms.values())),
   )
 
@@ -191,13 +187,12 @@ def words(lab: Lab) -> Finding:
   file, arms = 'morlet_words', {DOT: dot(), 'Haar': {'model.mixer': 'haar'}, 'Morlet': {}}
   trial = lab.trial(arms, against='Morlet', file=file)
   found = {f'minus {name}': trial.difference('Morlet', name) for name in (DOT, 'Haar')}
-  return Finding(
+  return trial.finding(
     verdict(found.values()),
     f'Causal Morlet of 128 taps on WikiText-2 by words: {listed(found)} nats a word; below 0 it '
     'gains, as the paper predicts against both.',
-    setting=f'{trial.setting}; a prediction that the paper did not try',
-    tables=(trial.table('Morlet', 'Losses, nats a word'),),
-    runs=trial.runs,
+    trial.table('Morlet', 'Losses, nats a word'),
+    setting='a prediction that the paper did not try',
     decision=larger(file, list(arms.values())),
   )
 
@@ -212,12 +207,10 @@ def multi_scale(lab: Lab) -> Finding:
   trial = lab.trial(arms, against='four scales', file=FILE)
   one = [name for name in arms if name != 'four scales']
   found = {f'minus {name}': trial.difference('four scales', name) for name in one}
-  return Finding(
+  return trial.finding(
     verdict(found.values()),
     f'Causal Mexican hats of four scales at once: {listed(found)} nats; below 0 four are better '
     'than one.',
-    setting=trial.setting,
-    tables=(trial.table('four scales'),),
-    runs=trial.runs,
+    trial.table('four scales'),
     decision=full(_hats),
   )

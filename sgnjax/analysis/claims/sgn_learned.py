@@ -35,22 +35,19 @@ def frequencies(lab: Lab) -> Finding:
   rows = tuple(
     (name, *(f'{s:.3f}' for s in found), f'{np.mean(found):.3f}') for name, found in shares.items()
   )
-  return Finding(
+  return trial.finding(
     verdict,
     'Energy in the lowest quarter of the frequencies: '
     f'{np.mean(gates[PLAIN]):.1%} of causal gates, {np.mean(gates[PUBLISHED]):.1%}{leaky} of '
     f'published ones, {np.mean(texts):.1%} of embeddings along the text; 25 % is flat, as all '
     'gates start. Held where gates of the causal form and embeddings are above.',
-    setting=f'{trial.setting}, on characters of TinyShakespeare; plain gates stand for the '
-    'interactions, which the paper does not measure',
-    tables=(
-      Table(
-        'Share of the lowest quarter, by seed',
-        ('of', *map(str, range(len(texts))), 'mean'),
-        rows,
-      ),
+    Table(
+      'Share of the lowest quarter, by seed',
+      ('of', *map(str, range(len(texts))), 'mean'),
+      rows,
     ),
-    runs=trial.runs,
+    setting='on characters of TinyShakespeare; plain gates stand for the '
+    'interactions, which the paper does not measure',
     decision=larger('sgn_wikitext103', [ARMS[PLAIN], ARMS[PUBLISHED]]),
   )
 

@@ -46,15 +46,14 @@ def wikitext(lab: Lab) -> Finding:
     f'{name} {math.exp(trial.loss(name)):.1f}{mark(trial.arms[name][0].leaky)}' for name in arms
   )
   found = {name: trial.difference(name, SOFTMAX) for name in (PUBLISHED, SGN, PLAIN)}
-  return Finding(
+  return trial.finding(
     gain(trial, SOFTMAX, PUBLISHED, (SGN, PLAIN)),
     f'Perplexities: {said}. Minus the Transformer: published {found[PUBLISHED]}{leaky}, gated '
     f'causal {found[SGN]}, plain causal {found[PLAIN]} nats (the paper: '
     f'{math.log(18.1 / 18.3):+.3f}). A DCT over the sequence reads the word that is asked for; '
     'so does the FFT of FNet, which has no causal form.',
-    setting=f'{trial.setting}; WikiText-2, its {WORDS["data.vocab_size"]:,} most frequent words',
-    tables=(trial.table(SOFTMAX),),
-    runs=trial.runs,
+    trial.table(SOFTMAX),
+    setting=f'WikiText-2, its {WORDS["data.vocab_size"]:,} most frequent words',
     decision=larger('sgn_wikitext103', [*ARMS.values(), FNET]),
   )
 
@@ -186,16 +185,15 @@ def drop_in(lab: Lab) -> Finding:
   found = {name: trial.difference(SGN, name) for name in (SOFTMAX, same_time)}
   size = lab.size.keys()
   counts = [parameters('shakespeare_softmax', size | keys) for keys in pair.values()]
-  return Finding(
+  return trial.finding(
     all_of([d.less() for d in found.values()]),
     f'SGN minus attention: {found[SOFTMAX]} nats after as many steps, {found[same_time]} in the '
     f'same time ({steps} steps of attention in the time of {lab.size.steps} of SGN). Parameters: '
     f'{counts[1]:,} and {counts[0]:,}. Held where SGN is below in both. The form is gated and '
     'causal; the published one replaces no attention in a language model, since it sees the '
     'future.',
-    setting=f'{trial.setting}, on characters of TinyShakespeare; time as measured on this machine',
-    tables=(trial.table(SGN),),
-    runs=trial.runs,
+    trial.table(SGN),
+    setting='on characters of TinyShakespeare; time as measured on this machine',
     decision=larger('sgn_wikitext103', [ARMS[SOFTMAX], ARMS[SGN]]),
   )
 

@@ -12,7 +12,15 @@ from ml_collections import ConfigDict
 from scipy import stats
 
 from sgnjax import config as config_lib
-from sgnjax.analysis.claims.claim import FAILS, HOLDS, UNDECIDED, WITH_LEAK, Table
+from sgnjax.analysis.claims.claim import (
+  FAILS,
+  HOLDS,
+  UNDECIDED,
+  WITH_LEAK,
+  Decision,
+  Finding,
+  Table,
+)
 from sgnjax.train.log import mark
 
 LEVEL = 0.95  # of a difference's confidence interval
@@ -163,6 +171,19 @@ class Trial:
   def setting(self) -> str:
     seeds = len(next(iter(self.arms.values())))
     return f'smaller than the paper: {self.size}, {seeds} seeds'
+
+  def finding(
+    self, verdict: str, said: str, *tables: Table, decision: Decision, setting: str = ''
+  ) -> Finding:
+    """What its runs say; setting: what differs from the paper beside the size."""
+    return Finding(
+      verdict,
+      said,
+      setting='; '.join(filter(None, [self.setting, setting])),
+      tables=tables,
+      runs=self.runs,
+      decision=decision,
+    )
 
 
 def gain(trial: Trial, base: str, published: str | None, causal: Sequence[str]) -> str:
