@@ -102,6 +102,7 @@ def size_for(lab: Lab, asked, seconds: float) -> Size:
   """
   runs = SEEDS[0] * sum(claim.arms for claim in asked)
   if runs and lab.predicted(lab.config({})) is None:
+    print('a small training first, for the rate of this machine')
     lab.train(lab.config({'model.mixer': 'softmax'}, file='quickstart', size=SIZES[0]))
   for size in reversed(SIZES):
     lab.size = size

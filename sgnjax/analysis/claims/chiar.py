@@ -51,9 +51,9 @@ def halves(lab: Lab) -> Finding:
     HOLDS if all(0.4 <= s <= 0.6 for s in share.values()) else FAILS,
     f'{share["embeddings of words"]:.0%} of embeddings of words are above {TAU}, and '
     f'{share["white noise"]:.0%} of white noise, whose mean at width 1024 is '
-    f'{white_entropy(1024):.4f} by a formula: it is a property of the width, not of text. Held '
-    f'where all lie between 40 and 60 %. The threshold of width 256, 0.860, has {noise:.0%} of '
-    'noise above it.',
+    f'{white_entropy(1024):.4f} by a formula of the width: what noise does too says nothing about '
+    f'text. Held where all lie between 40 and 60 %. The threshold of width 256, 0.860, has '
+    f'{noise:.0%} of noise above it.',
     setting='embeddings by counts of neighbours in a text, in place of trained ones',
     tables=(Table('Entropies at width 1024, as released', head, tuple(rows)),),
   )

@@ -6,16 +6,22 @@ import numpy as np
 from sgnjax.analysis.capture import capture, windows
 from sgnjax.analysis.claims.claim import FAILS, HOLDS, UNDECIDED, Finding
 from sgnjax.analysis.claims.lab import Changes, Lab, arm, larger
-from sgnjax.analysis.claims.trial import Run
+from sgnjax.analysis.claims.trial import Run, Trial
 from sgnjax.data import pipeline
 from sgnjax.train.checkpoint import load_params
+from sgnjax.train.log import mark
 
 
-def _alone(lab: Lab, keys: Changes, seeds: int = 3) -> tuple[list[Run], list[dict]]:
-  """Runs of one arm, and the weights of each at its last step."""
+def _alone(lab: Lab, keys: Changes, seeds: int = 3) -> tuple[Trial, tuple[Run, ...], str]:
+  """The trial of one arm, its runs, and what marks their numbers where they see the future."""
   trial = lab.trial({'it': keys}, seeds=(seeds, seeds))
-  runs = list(trial.arms['it'])
-  return runs, [load_params(run.workdir, run.config.train.steps)[1] for run in runs]
+  runs = trial.arms['it']
+  return trial, runs, mark(runs[0].leaky)
+
+
+def _weights(run: Run):
+  """At its last step."""
+  return load_params(run.workdir, run.config.train.steps)[1]
 
 
 def _leaf(params, *names: str) -> np.ndarray:
@@ -32,37 +38,30 @@ def _spread(values: np.ndarray) -> str:
   return f'{values.mean():.3f} +- {values.std():.3f} over layers and heads'
 
 
-def _few(lab: Lab, runs: list[Run]) -> str:
-  return f'smaller than the paper: {lab.size}, {len(runs)} seeds'
-
-
 def morlet_product(lab: Lab) -> Finding:
-  runs, params = _alone(lab, arm('ega-morlet'))
+  trial, runs, leaky = _alone(lab, arm('ega-morlet'))
+  params = [_weights(run) for run in runs]
   products = np.concatenate(
     [np.exp(_leaf(p, 'log_omega0') + _leaf(p, 'log_sigma')) for p in params]
   )
   moved = float(np.max(np.abs(products - 5)))
-  return Finding(
+  return trial.finding(
     FAILS if moved < 0.5 else UNDECIDED,
     f'It starts at 5, which is also the bound below which it is clamped, and ends at '
-    f'{_spread(products)}; the largest move is {moved:.3f}. A number that stays at its start is '
-    'not found by training.',
-    setting=_few(lab, runs),
-    runs=tuple(run.to_json() for run in runs),
+    f'{_spread(products)}{leaky}; the largest move is {moved:.3f}{leaky}. It stayed where the '
+    f'largest move is below 0.5: a number that stays at its start is not found by training.',
     decision=larger('shakespeare_ega', [arm('ega-morlet')]),
   )
 
 
 def threshold(lab: Lab) -> Finding:
-  runs, params = _alone(lab, arm('ega-published'))
-  taus = np.concatenate([_leaf(p, 'tau') for p in params])
+  trial, runs, leaky = _alone(lab, arm('ega-published'))
+  taus = np.concatenate([_leaf(_weights(run), 'tau') for run in runs])
   above = [np.mean(_shown(run, 'gate') > 0.5) for run in runs]  # g > 1/2 where z > tau
-  return Finding(
+  return trial.finding(
     HOLDS if abs(taus.mean() - 0.35) < 0.05 and abs(np.mean(above) - 0.36) < 0.05 else UNDECIDED,
-    f'tau ends at {_spread(taus)} (start 0, the paper 0.35); {np.mean(above):.0%} of tokens are '
-    f'above it (the paper 36 %). After {lab.size.steps} steps it may still move.',
-    setting=_few(lab, runs),
-    runs=tuple(run.to_json() for run in runs),
+    f'tau ends at {_spread(taus)}{leaky} (start 0, the paper 0.35); {np.mean(above):.0%}{leaky} of '
+    f'tokens are above it (the paper 36 %). After {lab.size.steps} steps it may still move.',
     decision=larger('shakespeare_ega', [arm('ega-published')]),
   )
 
@@ -77,27 +76,26 @@ def _shown(run: Run, key: str) -> np.ndarray:
 
 
 def scale_weights(lab: Lab) -> Finding:
-  runs, params = _alone(lab, arm('ega-published-4'))
+  trial, runs, leaky = _alone(lab, arm('ega-published-4'))
   weights = []
-  for p in params:
-    logits_XS = _leaf(p, 'scale_logits').reshape(-1, 4)
+  for run in runs:
+    logits_XS = _leaf(_weights(run), 'scale_logits').reshape(-1, 4)
     odds_XS = np.exp(logits_XS - logits_XS.max(-1, keepdims=True))
     weights.append(odds_XS / odds_XS.sum(-1, keepdims=True))
   mean_S = np.concatenate(weights).mean(0)
   off = float(np.max(np.abs(mean_S - 0.25)))
-  return Finding(
+  return trial.finding(
     HOLDS if off < 0.05 else FAILS,
-    f'Means over layers and heads: {", ".join(f"{w:.3f}" for w in mean_S)} (the paper: 0.226, '
-    f'0.253, 0.260, 0.260). They start equal; largest distance from a quarter {off:.3f}.',
-    setting=_few(lab, runs),
-    runs=tuple(run.to_json() for run in runs),
+    f'Means over layers and heads: {", ".join(f"{w:.3f}" for w in mean_S)}{leaky} (the paper: '
+    f'0.226, 0.253, 0.260, 0.260). They start equal; largest distance from a quarter '
+    f'{off:.3f}{leaky}, near is below 0.05.',
     decision=larger('shakespeare_ega', [arm('ega-published-4')]),
   )
 
 
 def _directions(run: Run) -> tuple[np.ndarray, np.ndarray]:
   """Of each layer the gates' directions (N, H, D), and the inputs' second moments (N, D, D)."""
-  params = load_params(run.workdir, run.config.train.steps)[1]
+  params = _weights(run)
   hidden_NBLD = _shown(run, 'hidden')
   layers, _, _, width = hidden_NBLD.shape
   w_NHD = _leaf(params, 'w_gate').reshape(layers, -1, width)
@@ -109,7 +107,7 @@ def _directions(run: Run) -> tuple[np.ndarray, np.ndarray]:
 
 
 def alignment(lab: Lab) -> Finding:
-  runs, _ = _alone(lab, arm('ega-published'))
+  trial, runs, leaky = _alone(lab, arm('ega-published'))
   shares, chance = [], []
   for run in runs:
     w_NHD, x_NTD = _directions(run)
@@ -119,19 +117,18 @@ def alignment(lab: Lab) -> Finding:
       shares += cosine_H.tolist()
       chance.append(np.sqrt(2 / (np.pi * len(vectors))))  # mean |cos| of a random direction
   mean, random = float(np.mean(shares)), float(np.mean(chance))
-  return Finding(
+  return trial.finding(
     HOLDS if mean > 0.5 else FAILS if mean < 2 * random else UNDECIDED,
-    f'|cos| of w and the leading principal component of its input: {mean:.3f} on average, largest '
-    f'{max(shares):.3f}; a random direction has {random:.3f}.',
-    setting=f'{_few(lab, runs)}; layers from the second on, gains of the norm left out',
-    runs=tuple(run.to_json() for run in runs),
+    f'|cos| of w and the leading principal component of its input: {mean:.3f}{leaky} on average, '
+    f'largest {max(shares):.3f}{leaky}; a random direction has {random:.3f}.',
+    setting='layers from the second on, gains of the norm left out',
     decision=larger('shakespeare_ega', [arm('ega-published')]),
   )
 
 
 def energy(lab: Lab) -> Finding:
   """What the gate's number has to do with energy, on a trained model's own inputs."""
-  runs, _ = _alone(lab, arm('ega-published'), seeds=1)
+  trial, runs, leaky = _alone(lab, arm('ega-published'), seeds=1)
   correlations, spread = [], []
   for w_HD, x_TD in zip(*_directions(runs[0]), strict=True):
     total_T = np.sum(x_TD**2, -1)
@@ -139,11 +136,10 @@ def energy(lab: Lab) -> Finding:
     projected_TH = x_TD @ w_HD.T
     for e_T in projected_TH.T:
       correlations.append(abs(np.corrcoef(e_T, e_T**2)[0, 1]))
-  return Finding(
+  return trial.finding(
     HOLDS if max(spread) < 0.02 else FAILS,
     f'Behind LayerNorm the energy of a token, in any orthonormal basis, is the width: its spread '
     f'is {max(spread):.0e} of its mean. `e = w.x` is a signed projection; its size correlates with '
-    f'its square by {np.mean(correlations):.2f} on average. The gate selects a direction.',
-    setting=f'{_few(lab, runs)}; gains of the norm left out',
-    runs=tuple(run.to_json() for run in runs),
+    f'its square by {np.mean(correlations):.2f}{leaky} on average. The gate selects a direction.',
+    setting='gains of the norm left out',
   )

@@ -170,10 +170,15 @@ class Trial:
   @property
   def setting(self) -> str:
     seeds = len(next(iter(self.arms.values())))
-    return f'smaller than the paper: {self.size}, {seeds} seeds'
+    return f'smaller than the paper: {self.size}, {seeds} seed{"s" * (seeds > 1)}'
 
   def finding(
-    self, verdict: str, said: str, *tables: Table, decision: Decision, setting: str = ''
+    self,
+    verdict: str,
+    said: str,
+    *tables: Table,
+    decision: Decision | None = None,
+    setting: str = '',
   ) -> Finding:
     """What its runs say; setting: what differs from the paper beside the size."""
     return Finding(
