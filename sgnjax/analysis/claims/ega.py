@@ -48,8 +48,8 @@ def strictly_causal(lab: Lab) -> Finding:
   return Finding(
     FAILS if leaks['ega-published'] else HOLDS,
     'The published form takes mean and deviation of the energies over the whole sequence: it '
-    f'{said["ega-published"]}. With statistics over the visible prefix the same gate '
-    f'{said["ega"]} (`query`) and {said["ega-prefix"]} (`prefix`).',
+    f'{said["ega-published"]}. With statistics over the visible prefix `query` {said["ega"]}, '
+    f'`prefix` {said["ega-prefix"]}.',
     tables=(table,),
   )
 
