@@ -52,7 +52,7 @@ def log_probabilities(
       filled_L[: end - start] = arrays[i][start:end]
     logp_BL = np.asarray(score(token_BL))
     for logp_L, (i, start, fresh, end) in zip(logp_BL, some, strict=False):
-      found[i] = found[i].astype(logp_L.dtype)
+      found[i] = found[i].astype(logp_L.dtype, copy=False)
       found[i][fresh : end - 1] = logp_L[fresh - start : end - 1 - start]
   return found
 

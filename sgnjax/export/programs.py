@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from ml_collections import ConfigDict
 
+from sgnjax.decode.generate import keeps_cache
 from sgnjax.errors import UserError, check_choice
 from sgnjax.export.weights import flat, nested
 from sgnjax.models import Model, example, one_by_one, unstacked
@@ -45,7 +46,7 @@ def save(
   token_B = jax.ShapeDtypeStruct((rows,), jnp.int32)
   found = {'forward': _write(folder, config, 'forward', forward(model), weights, inputs)}
   room = e.tokens or config.model.context
-  if _streams(model):
+  if isinstance(model, Decoder) and keeps_cache(model):
     start, step = stream(model, room)
     with _any(config):
       cache = jax.eval_shape(start, weights, token_B)[1]
@@ -111,16 +112,6 @@ def stream(model: Decoder, room: int) -> tuple[Callable, Callable]:
     return logits_BV, jax.tree.leaves(cache)
 
   return start, step
-
-
-def _streams(model: Model) -> bool:
-  if not isinstance(model, Decoder):
-    return False
-  try:
-    jax.eval_shape(lambda: model.init_cache(1, 1))
-  except UserError:
-    return False
-  return True
 
 
 def _write(folder: Path, config: ConfigDict, name: str, function: Callable, *args) -> dict:

@@ -11,14 +11,14 @@ from ml_collections import ConfigDict
 from sgnjax import config as config_lib
 from sgnjax.data import tokenizers
 from sgnjax.errors import UserError
+from sgnjax.train.optim import path_of
 
 WEIGHTS, CONFIG, TOKENIZER = 'weights.safetensors', 'config.json', 'tokenizer.json'
 
 
 def flat(params: Any) -> dict[str, Any]:
   """`{'stack/group_0/...': array}` of a tree of dicts."""
-  leaves = jax.tree_util.tree_leaves_with_path(params)
-  return {jax.tree_util.keystr(path, simple=True, separator='/'): leaf for path, leaf in leaves}
+  return {path_of(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(params)}
 
 
 def nested(weights: dict[str, Any]) -> dict:
