@@ -14,11 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from sgnjax import config as config_lib
 from sgnjax.analysis.capture import windows
 from sgnjax.audit.report import aligned
 from sgnjax.data import pipeline
 from sgnjax.errors import UserError
+from sgnjax.jobs.language import check_same_model
 from sgnjax.mixers.chiar import Routed
 from sgnjax.models import build
 from sgnjax.models.decoder import Decoder
@@ -125,13 +125,7 @@ def _weights(config, workdir, model, corpus) -> tuple[Any, str]:
     params = jax.jit(model.init)(jax.random.key(config.seed), tokens_BL)['params']
     return params, f'initial weights of seed {config.seed} (no checkpoint in {workdir})'
   trained, params, tokenizer, step = checkpoint.load_params(workdir)
-  old, new = ({'model': c.model.to_dict()} for c in (trained, config))
-  changed = config_lib.differences(old, new, FREE)
-  if changed:
-    raise UserError(
-      f"workdir '{workdir}' was trained with another model ({', '.join(changed[:5])}); leave out "
-      '--config to calibrate the one that it holds'
-    )
+  check_same_model(workdir, trained, config, 'calibrate', FREE)
   if corpus.tokenizer.to_json() != tokenizer.to_json():
     raise UserError(
       f"the text ({corpus.source}) has another vocabulary than that of workdir '{workdir}'"

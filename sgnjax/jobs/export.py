@@ -7,9 +7,8 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from sgnjax import audit
-from sgnjax import config as config_lib
-from sgnjax.errors import UserError
 from sgnjax.export import card, programs, weights
+from sgnjax.jobs.language import check_same_model
 from sgnjax.models import build
 from sgnjax.train.checkpoint import load_params
 from sgnjax.train.log import mark
@@ -18,14 +17,7 @@ from sgnjax.train.log import mark
 def run(config: ConfigDict, workdir: Path) -> int:
   """Writes the folder, tries the forward program here, and prints what there is."""
   trained, params, tokenizer, step = load_params(workdir)
-  changed = config_lib.differences({'model': trained.model.to_dict()},
-                                   {'model': config.model.to_dict()})  # fmt: skip
-  changed = [line for line in changed if not line.startswith('model.classes')]
-  if changed:
-    raise UserError(
-      f"workdir '{workdir}' was trained with another model ({', '.join(changed[:5])}); leave out "
-      '--config to export the one that it holds'
-    )
+  check_same_model(workdir, trained, config, 'export')
   model = build(trained, vocab=tokenizer.vocab_size)
   folder = Path(config.export.folder or Path(workdir) / 'export')
   if config.export.programs:

@@ -1,5 +1,6 @@
-"""The trained language model of a workdir, for the jobs that read or write text with it."""
+"""The trained model of a workdir, for the jobs that use it as it is."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,22 @@ def language_model(config: ConfigDict, workdir: Path, verb: str) -> tuple[Decode
       f"workdir '{workdir}' writes no text and gives none a probability: it is of "
       f'data.task={trained.data.task}'
     )
-  changed = config_lib.differences({'model': trained.model.to_dict()},
-                                   {'model': config.model.to_dict()})  # fmt: skip
+  check_same_model(workdir, trained, config, verb)
+  return build(config, vocab=tokenizer.vocab_size), params, tokenizer, step
+
+
+def check_same_model(
+  workdir: Path,
+  trained: ConfigDict,
+  config: ConfigDict,
+  verb: str,
+  free: Sequence[str] = ('model.classes',),  # which the data say
+) -> None:
+  """Raises UserError where the config names another model than the workdir holds."""
+  old, new = ({'model': c.model.to_dict()} for c in (trained, config))
+  changed = config_lib.differences(old, new, free)
   if changed:
     raise UserError(
       f"workdir '{workdir}' was trained with another model ({', '.join(changed[:5])}); leave out "
       f'--config to {verb} the one that it holds'
     )
-  return build(config, vocab=tokenizer.vocab_size), params, tokenizer, step
