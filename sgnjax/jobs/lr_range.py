@@ -40,7 +40,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
     raise UserError(f'lr_range.steps={steps}: expected at least 10')
   workdir = Path(workdir)
   check_writable(workdir)
-  rates, losses, leaky, batch = _train(config)
+  rates, losses, leaky = _train(config)
   smooth = smoothed(losses)
   good = suggestion(rates, smooth)
   found = {
@@ -48,7 +48,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
     'losses': losses,
     'smoothed': smooth,
     'suggestion': good,
-    'batch': batch,
+    'batch': config.train.batch,
     'config_hash': config_lib.fingerprint(config),
   } | ({'leaky': True} if leaky else {})
   write_atomically(workdir / 'lr_range.json', json.dumps(found, indent=2) + '\n')
@@ -68,8 +68,8 @@ def run(config: ConfigDict, workdir: Path) -> int:
   return 0
 
 
-def _train(config: ConfigDict) -> tuple[list[float], list[float], bool, int]:
-  """Rates and losses of the steps until the end or until it diverges."""
+def _train(config: ConfigDict) -> tuple[list[float], list[float], bool]:
+  """Rates and losses of the steps until the end or until it diverges, and whether it is leaky."""
   r = config.lr_range
   growth = (r.high / r.low) ** (1 / (r.steps - 1))
   mesh = make_mesh(config)
@@ -83,12 +83,7 @@ def _train(config: ConfigDict) -> tuple[list[float], list[float], bool, int]:
   batches = tasks.batches(config, sets, feed.rows(mesh, config.train.batch))
   rates, losses = [], []
   for number in range(r.steps):
-    batch = next(batches)
-    if len(sets) > 1:
-      placed = {name: feed.place(part, mesh) for name, part in batch.items()}
-    else:
-      placed = feed.place(batch, mesh)
-    state, metrics = step(state, placed)
+    state, metrics = step(state, tasks.place(next(batches), sets, mesh))
     loss = float(jax.device_get(metrics['loss']))
     if not math.isfinite(loss):
       break
@@ -99,7 +94,7 @@ def _train(config: ConfigDict) -> tuple[list[float], list[float], bool, int]:
       break
   if len(losses) < 3:
     raise UserError(f'the loss is not finite from the start (lr_range.low={r.low:g})')
-  return rates, losses, leaky, config.train.batch
+  return rates, losses, leaky
 
 
 def smoothed(losses: list[float]) -> list[float]:

@@ -188,7 +188,7 @@ class _Run:
     """Steps until the end or a reason to leave."""
     c, reason, self.stop = self.config.train, None, stop
     while self.step < c.steps and reason is None:
-      batch = self.place(next(self.batches))
+      batch = tasks.place(next(self.batches), self.sets, self.mesh, *self.part)
       self.trace.before(self.step + 1)
       self.state, metrics = self.train_step(self.state, batch)
       self.step += 1
@@ -212,12 +212,6 @@ class _Run:
       f'{reason}: saved step {self.step} of {c.steps}; the same command resumes from there'
     )
     return _result(self.config, reason, self.step, records, self.leaky, stop.signal)
-
-  def place(self, batch: dict) -> dict:
-    """A step's batch on the mesh, or those of a mixture."""
-    if len(self.sets) > 1:
-      return {name: feed.place(b, self.mesh, *self.part) for name, b in batch.items()}
-    return feed.place(batch, self.mesh, *self.part)
 
   def collect(self, leave: int) -> None:
     """Reads the metrics of finished steps, all but the newest `leave`, and what was voted there."""
@@ -264,7 +258,8 @@ class _Run:
         self._not_finite(self.step, f'{record["split"]} loss {record["loss"]}{mark(self.leaky)}')
       if name == main:
         loss = record['loss']
-        record |= {'learned': found} if (found := self.learned(self.state.params)) else {}
+        if found := self.learned(self.state.evaluated):
+          record['learned'] = found
       else:
         record |= {'kind': 'mixture', 'set': name}
       self.jsonl.write(record)

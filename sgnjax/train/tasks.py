@@ -3,11 +3,13 @@
 import hashlib
 from typing import NamedTuple
 
+from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from sgnjax.data import mixtures, pipeline
 from sgnjax.data.images import Images
 from sgnjax.errors import UserError
+from sgnjax.parallel import feed
 
 
 class Task(NamedTuple):
@@ -50,3 +52,10 @@ def batches(config: ConfigDict, tasks: dict[str, Task], rows: slice) -> pipeline
     (task,) = tasks.values()
     return pipeline.train_iterator(config, task.corpus, rows=rows)
   return mixtures.train_iterator(config, {n: (t.config, t.corpus) for n, t in tasks.items()}, rows)
+
+
+def place(batch: dict, tasks: dict[str, Task], mesh: Mesh, *part: int) -> dict:
+  """A step's batch on the mesh, or those of a mixture by name. part: as of `feed.place`."""
+  if len(tasks) == 1:
+    return feed.place(batch, mesh, *part)
+  return {name: feed.place(own, mesh, *part) for name, own in batch.items()}
