@@ -122,11 +122,11 @@ class Mixer(nn.Module):
     """Raises UserError for what was passed and this mixer does not honour."""
     if cache is not None and not self.streams:
       self.init_cache(1, 1, self.dtype)  # raises
-    for name, given in (('padding mask', mask_BL), ('segments', segments_BL)):
+    for name, given in (('a padding mask', mask_BL), ('segments', segments_BL)):
       if given is not None:
-        if name == 'padding mask':
+        if given is mask_BL:
           why += '; data.mask_padding=False: padding is read as a token'
-        raise UserError(f"mixer '{self.label}' ({self.form} form) does not honour a {name}: {why}")
+        raise UserError(f"mixer '{self.label}' ({self.form} form) does not honour {name}: {why}")
 
   def dense(self, features: int | tuple[int, ...], name: str, bias: bool) -> nn.DenseGeneral:
     """A projection with the papers' initial weights, N(0, init_std)."""
