@@ -14,6 +14,7 @@ from sgnjax import mixers
 from sgnjax.jobs import benchmark
 from sgnjax.mixers import MIXERS, own
 from sgnjax.parallel import rules
+from sgnjax.train.loop import train
 from sgnjax.train.optim import decays
 from tests.train.tiny import tiny
 
@@ -42,7 +43,8 @@ def test_the_example_of_the_page_is_causal_streams_and_trains(capsys, monkeypatc
   assert EXAMPLE.count('\n') < 60
   # The audit of the page's own size is the same, and slower.
   monkeypatch.setattr(sgnjax.config, 'load', lambda *_: small('decay'))
-  exec(compile(EXAMPLE, str(PAGE), 'exec'), {'__name__': 'page'})
+  page = {'__name__': 'page'}
+  exec(compile(EXAMPLE, str(PAGE), 'exec'), page)
   said = capsys.readouterr().out
   assert 'CAUSAL: decay is blind to: later tokens, other examples, padding' in said
   assert 'cache, token by token' in said
@@ -54,7 +56,7 @@ def test_the_example_of_the_page_is_causal_streams_and_trains(capsys, monkeypatc
   _forget('decay')
   changes = {'plugin': f'{tmp_path}/plugin.py', 'model__mixer': 'decay', 'mesh__data': 1}
   config = tiny(tmp_path, **changes, train__steps=2, train__eval_every=2)
-  assert sgnjax.train(config, tmp_path / 'w').status == 'finished'
+  assert train(config, tmp_path / 'w', audited=page['report'])['status'] == 'finished'
   _forget('decay')  # as another process begins
   loaded = sgnjax.load(tmp_path / 'w')
   assert len(loaded.write('the ', 5)) == 5
