@@ -67,7 +67,7 @@ def commands():
   for page in [ROOT / 'README.md', *sorted(DOCS.rglob('*.md'))]:
     text = page.read_text(encoding='utf-8').replace('\\\n', ' ')
     for found in re.findall(r'launch/main\.py +(--[^`#\n]*)', text):
-      if '...' not in found and '$' not in found:
+      if '...' not in found and '$' not in found and found.strip() != '--help':
         yield page.name, found.strip()
 
 
