@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from sgnjax.analysis.leakage import CLEAN, FILE, LEAKY, measure
 from sgnjax.analysis.plots.style import BLACK, BLUE, MAP, ORANGE, entitle, new_figure, save
+from sgnjax.errors import UserError
 from sgnjax.train.log import mark
 
 FLOOR = 1e-16  # where no change at all is drawn
@@ -136,9 +137,12 @@ def main(arguments: list[str]) -> None:
     sys.exit('usage: python -m sgnjax.analysis.leakage_page PAGE RUN ...')
   path, *runs = map(Path, arguments)
   found = []
-  for run in runs:
-    kept = run / FILE
-    found.append(json.loads(kept.read_text()) if kept.is_file() else measure(run))
+  try:
+    for run in runs:
+      kept = run / FILE
+      found.append(json.loads(kept.read_text()) if kept.is_file() else measure(run))
+  except UserError as error:
+    sys.exit(f'error: {error}')
   pictures = path.parent.parent / 'pictures'
   pictures.mkdir(parents=True, exist_ok=True)
   save(gap_against_audit(found), pictures / 'leakage_gap.png')
