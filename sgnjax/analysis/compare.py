@@ -219,7 +219,7 @@ def _losses(grouped: dict[str, list[Run]], leaky: bool) -> list[Picture]:
 
 
 def _history(grouped: dict[str, list[Run]]) -> list[Picture]:
-  """One panel for each quantity that two runs tell, a line a run: the mean over its layers."""
+  """One panel for each quantity that a run tells, a line a config: the mean over its layers."""
   told: dict[str, list[Band]] = {}
   limits = {}
   for number, (name, runs) in enumerate(list(grouped.items())[:MOST]):

@@ -127,5 +127,7 @@ def describe(found: dict) -> str:
   for name, loss in found.get('surrogates', {}).items():
     lines.append(f'  phases {name}: {loss:.4f}{said}')
   if 'coverage' in found:
-    lines.append(f'  spectral coverage (bins at half the peak or more): {found["coverage"]:.1%}')
+    lines.append(
+      f'  spectral coverage (bins at half the peak or more): {found["coverage"]:.1%}{said}'
+    )
   return '\n'.join(lines)

@@ -111,7 +111,7 @@ def page(found: list[dict], where: str) -> str:
     said = mark(r['leaky'])
     cells = [r['name'], *(f'{r[k]:.3f}{said}' for k in ('loss', 'shuffled', 'gap')), r['reading']]
     cells += ['LEAKY' if r['leaky'] else 'causal', f'{r["size"]:.1e}{said}' if r['leaky'] else '-']
-    cells += [r['layer'] or '-', f'{r["coverage"]:.1%}' if 'coverage' in r else '-']
+    cells += [r['layer'] or '-', f'{r["coverage"]:.1%}{said}' if 'coverage' in r else '-']
     lines.append(f'| {" | ".join(cells)} |')
   parts = [HEAD.format(lead=lead), f'![Shuffled gap against the audit]({where}/leakage_gap.png)']
   parts += ['\n'.join(lines), AFTER]

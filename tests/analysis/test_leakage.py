@@ -78,6 +78,7 @@ def test_a_run_and_its_page(run, capsys):
   said = capsys.readouterr().out
   assert 'the audit: LEAKY' in said
   assert 'phases shift' in said
+  assert next(line for line in said.splitlines() if 'coverage' in line).endswith('% LEAKY')
   page = run.parent / 'docs' / 'results' / 'leakage.md'
   page.parent.mkdir(parents=True)
   leakage_page.main([str(page), str(run)])
