@@ -31,14 +31,13 @@ def run(config: ConfigDict, workdir: Path) -> int:
   seconds = budget(config.reproduce.budget)
   data = os.environ.get(DATA)
   lab = Lab(workdir, Path(data) if data else None)
+  lab.size = _named(config.reproduce.size)
   if seconds:
     lab.deadline = time.monotonic() + seconds
     try:
       lab.size = size_for(lab, asked, seconds)
     except StoppedError as stopped:
       return _told(stopped)
-  else:
-    lab.size = _named(config.reproduce.size)
   findings = ledger.read(workdir / 'claims.json')
   by = {
     'commit': commit() or '',
@@ -101,13 +100,15 @@ def size_for(lab: Lab, asked, seconds: float) -> Size:
   the first time chooses as every later time does.
   """
   runs = SEEDS[0] * sum(claim.arms for claim in asked)
-  if runs and lab.predicted(lab.config({})) is None:
+  if not runs:
+    return lab.size  # no budget chooses where nothing is trained
+  if lab.predicted(lab.config({})) is None:
     print('a small training first, for the rate of this machine')
     lab.train(lab.config({'model.mixer': 'softmax'}, file='quickstart', size=SIZES[0]))
   for size in reversed(SIZES):
     lab.size = size
     each = lab.predicted(lab.config({}))
-    if runs == 0 or (each is not None and runs * each <= seconds):
+    if each is not None and runs * each <= seconds:
       return size
   return SIZES[0]
 

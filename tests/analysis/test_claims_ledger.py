@@ -81,3 +81,9 @@ def test_needs_are_told_whole():
   assert all(set(claim.needs) <= set(NEEDS) for claim in CLAIMS.values())
   page = ledger.markdown([CLAIMS['chi-15']], {})
   assert f'not tried: needs {NEEDS["P"]} and {NEEDS["S"]} |' in page
+
+
+def test_a_budget_leaves_the_size_of_claims_that_train_nothing(tmp_path, capsys):
+  told = ['reproduce.claims=ega-01', 'reproduce.size=tiny', 'reproduce.budget=1h']
+  reproduce.run(config_lib.load(config_lib.CONFIGS / 'quickstart.py', told), tmp_path)
+  assert 'trainings on text: tiny' in capsys.readouterr().out
