@@ -1,6 +1,6 @@
 """Which runs there are: a config by name, sizes for two processor cores, and the models compared.
 
-Each takes some two to five minutes there. Paths are below the folder of real data.
+How long each took is on its page, `docs/results/tasks.md`. Paths are below the folder of real data.
 """
 
 from dataclasses import dataclass
