@@ -112,6 +112,6 @@ for ax, mechanism in zip(axes, ('EGA', 'FourierQK'), strict=True):
     ax.semilogy(np.maximum(change_L, 1e-17), style, label=name + said)
   ax.axhline(1e-9, color='#5a5a5a', ls=':', lw=1)
   ax.set(xlabel='place before the replaced half')
-  ax.legend(frameon=False)
+  ax.legend(frameon=False, loc='center right', bbox_to_anchor=(1, 0.68))
 axes[0].set_ylabel('largest change')
 plt.show()
