@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+from sgnjax.analysis import dispatch
 from sgnjax.analysis.claims import chiar, chiar_costs, chiar_inside, chiar_runs
 from sgnjax.analysis.claims.claim import FAILS, HOLDS, OPEN, UNDECIDED, WITH_LEAK
 from sgnjax.ops.dct import dct_matrix
@@ -225,3 +226,31 @@ def test_the_dct_suits_embeddings_where_basis_and_losses_say_so(
   monkeypatch.setattr(chiar_inside, 'embedding', lambda run: noise_VD @ root_DD.T)
   lab = by_arm(orthogonal=controls, permuted=controls)
   assert chiar_inside.toeplitz(lab).verdict == verdict
+
+
+@pytest.mark.parametrize(('dense', 'verdict'), [(1.0, FAILS), (0.5, HOLDS)])
+def test_one_operator_for_each_token_is_half_way_to_attention(monkeypatch, dense, verdict):
+  def counted(config, **_):
+    if config.model.stack:
+      return {'chiar_dct': 1.0, 'chiar_attention': 2.0}[config.model.stack[1][0]]
+    return 1 + (dense if config.model.chiar.dispatch == dispatch.DENSE else 0.4)
+
+  rows = {'routed 50%': {'measured': 0.25}, 'all 50%': {'measured': 0.1}, dispatch.DENSE: {}}
+  monkeypatch.setattr(chiar_costs, 'xla_flops', counted)
+  monkeypatch.setattr(dispatch, 'measure', lambda *_, **__: {'rows': rows})
+  found = chiar_costs.one_operator(quiet())
+  assert found.verdict == verdict
+  assert f'XLA counts {dense:.2f}' in found.said
+  assert '0.75 of the time' in found.said
+
+
+@pytest.mark.parametrize(('power', 'verdict'), [(1, HOLDS), (-1, FAILS)])
+def test_savings_that_grow_with_width(monkeypatch, power, verdict):
+  def measure(config, **_):
+    saved = 0.1 * (config.model.width / 128) ** power
+    return {'rows': {'routed 50%': {'analytic': saved, 'measured': saved}}}
+
+  monkeypatch.setattr(dispatch, 'measure', measure)
+  found = chiar_costs.sizes(quiet())
+  assert found.verdict == verdict
+  assert ' at 16M and ' in found.said
