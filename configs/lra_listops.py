@@ -21,6 +21,7 @@ def get_config():
   c.model.heads = 8
   c.model.context = 2000
   c.model.dropout = 0.1
+  c.model.pooling = 'cls'  # a mean over 2,000 symbols thins out the operator that says most
   c.data.name = 'list_ops'
   c.data.task = 'classify'
   c.data.tokenizer = 'word'
