@@ -1,15 +1,19 @@
 """The ledger of the claims, and the job that writes it: who made what, and nothing made twice."""
 
 import json
+from pathlib import Path
 
 import jax
 import pytest
 
 from sgnjax import config as config_lib
-from sgnjax.analysis.claims import CLAIMS, ledger
+from sgnjax.analysis.claims import CLAIMS, ledger, readme
 from sgnjax.analysis.claims import lab as lab_module
 from sgnjax.analysis.claims.claim import HOLDS, NEEDS, WITH_LEAK, Finding
+from sgnjax.errors import UserError
 from sgnjax.jobs import reproduce
+
+ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.fixture
@@ -87,3 +91,32 @@ def test_a_budget_leaves_the_size_of_claims_that_train_nothing(tmp_path, capsys)
   told = ['reproduce.claims=ega-01', 'reproduce.size=tiny', 'reproduce.budget=1h']
   reproduce.run(config_lib.load(config_lib.CONFIGS / 'quickstart.py', told), tmp_path)
   assert 'trainings on text: tiny' in capsys.readouterr().out
+
+
+def test_the_table_of_the_readme_is_the_ledger():
+  findings = ledger.read(ROOT / 'docs' / 'results' / 'claims.json')
+  table = readme.table(list(CLAIMS.values()), findings)
+  said = 'python -m sgnjax.analysis.claims.readme README.md docs/results/claims.json'
+  assert table in (ROOT / 'README.md').read_text(encoding='utf-8'), said
+  assert f'ega-03): **{findings["ega-03"].verdict}**' in table
+
+
+def test_only_what_is_between_the_markers_is_written(tmp_path):
+  page, record = tmp_path / 'README.md', tmp_path / 'claims.json'
+  page.write_text(f'above\n\n{readme.BEGIN}\nbefore it\n{readme.END}\n\nbelow\n')
+  with pytest.raises(UserError, match='--job=reproduce writes one'):
+    readme.write(page, record)
+  found = {c: Finding(HOLDS, 'seen') for c in ('sgn-11', 'sgn-01')}
+  ledger.write(tmp_path, list(CLAIMS.values()), found)
+  readme.write(page, record)
+  text = page.read_text()
+  assert text.startswith('above\n')
+  assert text.endswith('\n\nbelow\n')
+  assert 'before it' not in text
+  assert '(sgn-11): **holds** | 15; holds: 2, not tried: 13 |' in text
+  assert '(ega-03): **not tried** | 21; not tried: 21 |' in text
+  readme.write(page, record)
+  assert page.read_text() == text
+  page.write_text('nothing')
+  with pytest.raises(UserError, match='has not the lines'):
+    readme.write(page, record)

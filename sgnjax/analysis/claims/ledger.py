@@ -114,9 +114,9 @@ def markdown(claims: Sequence[Claim], findings: Findings) -> str:
     'is marked LEAKY. Differences are paired by seed and batch, with the 95 % interval of their '
     'mean (Student, over seeds). Seeds are added, from three up to five, while an interval holds '
     '0: that makes the intervals of such claims a little too narrow.\n',
-    *_lines([head, *rows]),
+    *markdown_table([head, *rows]),
     f'\n{MADE}\n',
-    *_lines(made(claims, findings)),
+    *markdown_table(made(claims, findings)),
     '',
   ]
   for paper in PAPERS.values():
@@ -128,13 +128,13 @@ def markdown(claims: Sequence[Claim], findings: Findings) -> str:
       needs = ' and '.join(NEEDS[letter] for letter in c.needs)
       verdict = f'**{found.verdict}**' if found else f'not tried: needs {needs}'
       table.append((c.id, c.text, verdict, ' '.join(filter(None, _said(found)))))
-    lines += [*_lines(table), '']
+    lines += [*markdown_table(table), '']
     for c in own:
       found = findings.get(c.id)
       if found and (found.tables or found.runs):
         lines.append(f'### {c.id}\n\n{c.text}\n')
         for t in found.tables:
-          lines += [f'{t.title}:\n', *_lines([t.head, *t.rows]), '']
+          lines += [f'{t.title}:\n', *markdown_table([t.head, *t.rows]), '']
         if found.runs:
           lines.append(f'Config hashes: {_hashes(found)}.\n')
   return '\n'.join(lines)
@@ -154,7 +154,7 @@ def _hashes(found: Finding) -> str:
   return ', '.join(f'{run["hash"]} (seed {run["seed"]})' for run in found.runs)
 
 
-def _lines(rows: Sequence[Sequence[str]]) -> list[str]:
+def markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
   """A table of Markdown."""
   cells = [[cell.replace('|', r'\|') for cell in row] for row in rows]
   head, *rest = (f'| {" | ".join(row)} |' for row in cells)
