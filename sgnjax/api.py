@@ -2,12 +2,16 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ml_collections import ConfigDict
 
 from sgnjax import config as config_lib
 from sgnjax.errors import UserError
+
+if TYPE_CHECKING:
+  from sgnjax.audit import Report
+  from sgnjax.export.load import Loaded
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,19 +28,19 @@ class Run:
   status: str
   step: int
   leaky: bool
-  final: dict | None
+  final: dict[str, Any] | None
 
-  def load(self):
+  def load(self) -> 'Loaded':
     """`(model, params, tokenizer)` of the best checkpoint (see `sgnjax.load`)."""
     return load(self.workdir)
 
-  def records(self) -> list[dict]:
+  def records(self) -> list[dict[str, Any]]:
     """What it logged: the lines of metrics.jsonl."""
     from sgnjax.train.log import read_records
 
     return read_records(self.workdir)
 
-  def write(self, prompt: str, tokens: int = 200, **options) -> str:
+  def write(self, prompt: str, tokens: int = 200, **options: Any) -> str:
     """A continuation of a prompt; options as `sgnjax.decode.text.write` takes them."""
     return self.load().write(prompt, tokens, **options)
 
@@ -73,7 +77,7 @@ def train(config: ConfigDict | str | Path, workdir: str | Path | None = None) ->
   return Run(config, Path(workdir), **facts)
 
 
-def load(path: str | Path, which: str | int = 'best'):
+def load(path: str | Path, which: str | int = 'best') -> 'Loaded':
   """`(model, params, tokenizer)` of a run's workdir, an export or a safetensors folder.
 
   What is returned also has `config`, `step` and `write(prompt)`. which: of a workdir, 'best' (by
@@ -93,8 +97,8 @@ def audit(
   batch: int = 2,
   seed: int = 0,
   limit: float | None = None,
-  **call,
-):
+  **call: Any,
+) -> 'Report':
   """Is a sequence model blind to the future, and to other examples? Returns a `Report`.
 
       report = sgnjax.audit(my_function, vocab=100, length=64)
