@@ -27,10 +27,15 @@ def check_settings(config: ConfigDict) -> None:
 
 
 def use_compile_cache() -> None:
-  """Keeps compiled programs in the user's cache folder, unless JAX was given another."""
+  """Keeps compiled programs in the user's cache folder, unless JAX was given another.
+
+  Those that take a tenth of a second too, not only those of a second and more: a start has dozens.
+  """
   if jax.config.jax_compilation_cache_dir is None:
     root = Path(os.environ.get('XDG_CACHE_HOME') or Path.home() / '.cache')
     jax.config.update('jax_compilation_cache_dir', str(root / 'sgnjax' / 'compiled'))
+  if 'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS' not in os.environ:
+    jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.1)
 
 
 def check_same_run(config: ConfigDict, workdir: Path) -> None:

@@ -88,21 +88,28 @@ class Silent:
 
 
 class TensorBoard:
-  """Event files under workdir/tensorboard; a resumed run hides what came after its step."""
+  """Event files under workdir/tensorboard; a resumed run hides what came after its step.
+
+  The writer is made when there is something to write: its import takes a second, in which the
+  device is busy by then.
+  """
 
   def __init__(self, workdir: Path, step: int, *, leaky: bool = False):
-    from tensorboardX import SummaryWriter
-
-    self._writer = SummaryWriter(str(workdir / 'tensorboard'), purge_step=step + 1)
+    self._folder, self._step, self._writer = str(workdir / 'tensorboard'), step, None
     self._suffix = mark(leaky).replace(' ', '_')  # tags have no blanks
 
   def write(self, step: int, group: str, values: dict[str, float]) -> None:
     """Adds each value as the scalar `group/key` at `step`."""
+    if self._writer is None:
+      from tensorboardX import SummaryWriter
+
+      self._writer = SummaryWriter(self._folder, purge_step=self._step + 1)
     for key, value in values.items():
       self._writer.add_scalar(f'{group}/{key}{self._suffix}', value, step)
 
   def close(self) -> None:
-    self._writer.close()
+    if self._writer is not None:
+      self._writer.close()
 
 
 class Progress:
