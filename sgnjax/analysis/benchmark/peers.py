@@ -17,6 +17,7 @@ from sgnjax.analysis.benchmark.settings import Settings
 from sgnjax.analysis.benchmark.step import Bare
 
 AIMS = {256: 1.2, 2048: 4.0, 8192: 8.0}  # PyTorch / SGN by context
+FLAX, TORCH = 'Flax, as usual', 'PyTorch, eager'
 NO_TORCH = "PyTorch is not installed (pip install 'sgnjax[peers]')"
 
 
@@ -35,19 +36,26 @@ def steps(settings: Settings, *, longest: int = 8192, **sizes: Any) -> Iterator[
     }
     config = ours['our softmax'].config
     vocab = ours['our softmax'].model.padded_vocab
-    timed: dict[str, Callable] = {**ours, 'Flax, as usual': flax_step(config, vocab)}
+    flax, peak = flax_step(config, vocab)
+    too_large = timing.too_large(peak)
+    timed: dict[str, Callable] = dict(ours)
+    if too_large is None:
+      timed[FLAX] = flax
     if torch_here:
-      timed['PyTorch, eager'] = torch_step(config, vocab)
+      timed[TORCH] = torch_step(config, vocab)
+    del flax
     took = timing.interleaved(timed, settings.repeats, settings.seconds)
     for name in timed:
       row: Row = {'context': context, 'step of': name, 'ms': 1e3 * took[name]}
       row['tokens/s'] = config.train.batch * context / took[name]
-      row['Flax / this'] = took.ratio('Flax, as usual', name)
-      row['PyTorch / this'] = took.ratio('PyTorch, eager', name) if torch_here else None
+      row['Flax / this'] = took.ratio(FLAX, name) if FLAX in timed else None
+      row['PyTorch / this'] = took.ratio(TORCH, name) if torch_here else None
       row['aim, PyTorch / this'] = AIMS.get(context) if name == 'our SGN' else None
       yield row
+    if too_large:
+      yield {'context': context, 'step of': FLAX, 'note': f'not run: {too_large}'}
     if not torch_here:
-      yield {'context': context, 'step of': 'PyTorch, eager', 'note': NO_TORCH}
+      yield {'context': context, 'step of': TORCH, 'note': NO_TORCH}
   for context in settings.contexts:
     if context > longest:
       yield f'Context {context:,} not run: an L x L mask and its scores do not fit the usual form.'
@@ -99,8 +107,11 @@ class FlaxDecoder(nn.Module):
     return table.attend(nn.LayerNorm()(x_BLD))
 
 
-def flax_step(config: ConfigDict, vocab: int) -> Callable:
-  """A step of the usual Flax decoder with our optimiser's settings, compiled; its state donated."""
+def flax_step(config: ConfigDict, vocab: int) -> tuple[Callable, int]:
+  """A compiled step of the usual Flax decoder with our optimiser's settings, and its peak in bytes.
+
+  Its state is donated.
+  """
   m = config.model
   model = FlaxDecoder(vocab, m.width, m.heads, m.layers, m.context)
   tokens_BT = jnp.asarray(_tokens(config))
@@ -122,14 +133,14 @@ def flax_step(config: ConfigDict, vocab: int) -> Callable:
     updates, opt_state = optimiser.update(grads, opt_state, params)
     return (optax.apply_updates(params, updates), opt_state), value
 
-  compiled = timing.program(jax.jit(step, donate_argnums=0), state, tokens_BT).run
+  program = timing.program(jax.jit(step, donate_argnums=0), state, tokens_BT)
 
   def run():
     nonlocal state
-    state, value = compiled(state, tokens_BT)
+    state, value = program.run(state, tokens_BT)
     return state, value
 
-  return run
+  return run, program.peak
 
 
 def torch_step(config: ConfigDict, vocab: int) -> Callable:

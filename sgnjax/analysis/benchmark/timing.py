@@ -149,6 +149,14 @@ def copy_size() -> int:
   return 2**26 if jax.default_backend() == 'cpu' else 2**29
 
 
+def too_large(peak: int) -> str | None:
+  """Why a program of so many bytes is not run here; None where it fits."""
+  free = room()
+  if peak <= 0.8 * free:
+    return None
+  return f'needs {peak / 2**30:.1f} GiB of {free / 2**30:.1f} that are free'
+
+
 def room() -> int:
   """Bytes that a program may take here: of the device's memory, or of the machine's."""
   stats = jax.local_devices()[0].memory_stats() or {}

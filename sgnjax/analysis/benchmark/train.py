@@ -19,7 +19,6 @@ COSTS = {
   'sgn-published': None,
 }
 PAIR = ('softmax', 'sgn')
-GIB = 2**30
 
 
 def softmax(settings: Settings, **sizes: Any) -> Iterator[Row | str]:
@@ -104,9 +103,8 @@ def _too_much(one: Bare, rate: float, seconds: float) -> tuple[str | None, bool]
 
   Half the matrix rate is assumed.
   """
-  peak, room = one.program.peak, timing.room()
-  if peak > 0.8 * room:
-    return f'needs {peak / GIB:.1f} GiB of {room / GIB:.1f} that are free', True
+  if why := timing.too_large(one.program.peak):
+    return why, True
   guess = one.flops / (rate / 2)
   return (f'would take some {guess:,.0f} s a step' if guess > seconds else None), False
 

@@ -187,6 +187,15 @@ def test_peers(asked):
   assert (peers.NO_TORCH in said) == (not there)
 
 
+def test_a_peer_that_does_not_fit_is_left_out(asked, monkeypatch):
+  monkeypatch.setattr(peers.timing, 'room', lambda: 2**10)
+  rows, _ = measured(peers.steps(asked, **TINY))
+  told = {row['step of']: row.get('note') for row in rows}
+  assert told['Flax, as usual'].startswith('not run: needs 0.0 GiB of 0.0 that are free')
+  assert told['our SGN'] is None
+  assert all(row.get('Flax / this') is None for row in rows)
+
+
 def test_peers_of_one_shape_have_as_many_parameters():
   torch = pytest.importorskip('torch', reason="PyTorch is not installed: the extra 'peers'")
   import jax
