@@ -11,10 +11,11 @@ from sgnjax.ops.rows import length_last, length_second
 
 PATHS = ('fft', 'matrix')
 # Up to this length one product with the dense matrix is taken for the FFT and its reordering. On a
-# CPU it won at 32 to 128 points and tied or lost at 256 (2^19 float32 numbers along the last axis,
-# forward and gradient, two busy processors): 32 is on the safe side. Those of gpu and tpu are
-# reckoned; `ops/crossover`, `gpu/dct` and `tpu/dct` of --job=benchmark are there to say.
-MATRIX_UP_TO = {'cpu': 32, 'gpu': 256, 'tpu': 1024}
+# CPU (`ops/crossover` of docs/results/speed.md) it takes 0.8 of the FFT's time at 128 points, with
+# the gradient less than half; at 256 it won on a quiet machine and not on a busy one, at 512 it
+# lost. Those of gpu and tpu are reckoned; `gpu/dct` and `tpu/dct` of --job=benchmark are there to
+# say.
+MATRIX_UP_TO = {'cpu': 128, 'gpu': 256, 'tpu': 1024}
 
 
 def dct(x: jax.Array, axis: int = -1, *, path: str | None = None) -> jax.Array:
