@@ -108,6 +108,9 @@ def linear_attention(
   batch, length, heads, width = v_BLHE.shape
   segmented = segments_BL is not None
   real_BL, segments_BL = whole(batch, length, mask_BL, segments_BL)
+  run_BL = segments_BL  # of one run there is nothing to number
+  if segmented or state is not None:
+    run_BL = runs(segments_BL, real_BL, None if state is None else state.segment_B)
   one_BLH1 = jnp.ones((batch, length, heads, 1), compute)
   if scale_BLH is None:
     scale_BLH = jnp.zeros((batch, length, heads), compute)
@@ -117,7 +120,7 @@ def linear_attention(
     'v': jnp.concatenate([v_BLHE.astype(compute), one_BLH1], axis=-1),
     'scale': scale_BLH.astype(compute),
     'real': real_BL,
-    'run': runs(segments_BL, real_BL, None if state is None else state.segment_B),
+    'run': run_BL,
   }
   after = None
   if causal:
