@@ -174,6 +174,7 @@ class Routed(AttentionOperator):
       Tokens(x_BLD, positions_BL, place_BL, start_BL, real_BL),
       accepted_BL,
       slots,
+      whole={'mask_BL': mask_BL, 'segments_BL': None if segments_BL is None else start_BL},
       cache=cache and cache.attention,
       start_B=after and after.start_B,
       packed=segments_BL is not None,
@@ -224,11 +225,14 @@ class Routed(AttentionOperator):
     slots = min(length, -(-length // self.route_window) * min(self.slots, self.route_window))
     return slots, length if self.kv == 'all' else slots
 
-  def attend(self, tokens: Tokens, accepted_BL, slots: Slots | None, *, train, **streaming):
+  def attend(self, tokens: Tokens, accepted_BL, slots: Slots | None, *, whole, train, **streaming):
     """`LN(x + attention(x))` at the accepted tokens at least, and the attention's cache.
 
-    In slots where there are some, else on all tokens, of which `kv` hides those without one.
+    In slots where there are some, else on all tokens, of which `kv` hides those without one. whole:
+    as `SlotAttention` takes it, where no token is left out.
     """
+    if slots is not None or self.kv == 'routed' or streaming['cache'] is not None:
+      whole = None
     chosen = tokens
     if slots is not None:
       chosen = tokens.in_slots(slots)
@@ -236,7 +240,7 @@ class Routed(AttentionOperator):
       chosen = tokens._replace(real_BL=accepted_BL)
     keys = tokens if self.kv == 'all' else chosen
     module = self.inner(SlotAttention, name='attention')
-    y_BLD, cache = module(chosen, keys, train=train, **streaming)
+    y_BLD, cache = module(chosen, keys, whole=whole, train=train, **streaming)
     y_BLD = LayerNorm(self.param_dtype, name='attention_norm')(chosen.x_BLD + y_BLD)
     return y_BLD if slots is None else combine(y_BLD, slots), cache
 

@@ -8,8 +8,7 @@ import jax.numpy as jnp
 
 from sgnjax.errors import UserError
 from sgnjax.mixers.softmax import KeyValueCache, Softmax
-from sgnjax.ops.attention import attention
-from sgnjax.ops.biases import alibi, whole_bias
+from sgnjax.ops.biases import alibi
 from sgnjax.ops.chunks import in_place
 from sgnjax.ops.dispatch import Slots, Stream, count_before, gather
 from sgnjax.ops.dtypes import wide
@@ -69,11 +68,15 @@ class SlotAttention(Softmax):
   """
 
   @nn.compact
-  def __call__(self, queries, keys, *, cache=None, start_B=None, packed=False, train=False):
+  def __call__(
+    self, queries, keys, *, whole=None, cache=None, start_B=None, packed=False, train=False
+  ):
     """Outputs at the queries, and the cache.
 
-    start_B: place of the first token of the segment that the chunk ends in. packed: segments may
-    change inside the chunk.
+    whole: of a whole row with itself, `mask_BL` and `segments_BL` as `self_attention` takes them,
+    which has no (L, L) weights in memory; None where queries and keys are others. start_B: place of
+    the first token of the segment that the chunk ends in. packed: segments may change inside the
+    chunk.
     """
     q_BLHE = constrain(self.rotate(self.split(queries.x_BLD, 'q'), queries.position_BL), CHANNELS)
     k_BLHE = self.rotate(self.split(keys.x_BLD, 'k'), keys.position_BL)
@@ -95,24 +98,28 @@ class SlotAttention(Softmax):
       else:
         k_BHSE, v_BHSE = (a.astype(q_BLHE.dtype) for a in cache[:2])
         place_BS, real_BS = cache.place_BS, jnp.ones((1, 1), bool)
-    seen_BLS = queries.real_BL[:, :, None] & real_BS[:, None, :]
-    if self.causal:
-      seen_BLS &= place_BS[:, None, :] <= queries.place_BL[:, :, None]
-      seen_BLS &= place_BS[:, None, :] >= queries.start_BL[:, :, None]
+    if whole is not None:
+      how = {'causal': self.causal, **whole}
     else:
-      seen_BLS &= keys.start_BL[:, None, :] == queries.start_BL[:, :, None]
-    bias_BHLS = None
+      seen_BLS = queries.real_BL[:, :, None] & real_BS[:, None, :]
+      if self.causal:
+        seen_BLS &= place_BS[:, None, :] <= queries.place_BL[:, :, None]
+        seen_BLS &= place_BS[:, None, :] >= queries.start_BL[:, :, None]
+      else:
+        seen_BLS &= keys.start_BL[:, None, :] == queries.start_BL[:, :, None]
+      how = {'visible_BLS': seen_BLS}
+    biases = ()
     if self.positions == 'alibi':
-      bias = alibi(queries.place_BL, place_BS, self.heads, dtype=wide(self.dtype))
-      bias_BHLS = whole_bias((bias,))
-    y_BLHE = attention(
+      biases = (alibi(queries.place_BL, place_BS, self.heads, dtype=wide(self.dtype)),)
+    y_BLHE = self.attend(
       q_BLHE,
       k_BHSE,
       v_BHSE,
+      None,
+      biases,
       scale=(self.width // self.heads) ** -0.5,
-      visible_BLS=seen_BLS,
-      bias_BHLS=bias_BHLS,
       dropout=self.weight_dropout(train),
+      **how,
     )
     return self.join(y_BLHE, None, train), cache
 
