@@ -10,12 +10,22 @@ ROOT = Path(__file__).resolve().parent.parent
 if (ROOT / 'sgnjax').is_dir():  # a checkout, installed or not
   sys.path.insert(0, str(ROOT))
 
-from sgnjax import config as config_lib  # noqa: E402
-from sgnjax import grid  # noqa: E402
-from sgnjax.errors import LeakError, UserError, nearest  # noqa: E402
-from sgnjax.jobs import ALONE, JOBS, OWN_CONFIG, TOGETHER  # noqa: E402
-from sgnjax.memory import keep_freed  # noqa: E402
-from sgnjax.parallel import hosts  # noqa: E402
+try:
+  from sgnjax import config as config_lib
+  from sgnjax import grid
+  from sgnjax.errors import LeakError, UserError, nearest
+  from sgnjax.jobs import ALONE, JOBS, OWN_CONFIG, TOGETHER
+  from sgnjax.memory import keep_freed
+  from sgnjax.parallel import hosts
+except ModuleNotFoundError as error:  # another Python than that of the environment
+  if __name__ != '__main__':
+    raise
+  print(
+    f'error: {error.name} is not installed for {sys.executable}: activate the environment that '
+    'sgnjax is installed in (. .venv/bin/activate), or install it as README.md says',
+    file=sys.stderr,
+  )
+  sys.exit(2)
 
 SHORT = {'--claims': 'reproduce.claims', '--budget': 'reproduce.budget'}
 
