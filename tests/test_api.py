@@ -1,6 +1,7 @@
 """`import sgnjax`: fast, in any order; audits of models that are not ours."""
 
 import itertools
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -103,7 +104,7 @@ def test_a_flax_module_of_somebody_else():
   assert report.verdict().startswith('CAUSAL: Theirs is blind to: later tokens, other examples')
   leaky = sgnjax.audit(Theirs(leak=1), vocab=13, length=12, train=False)
   assert leaky.leaky
-  assert '(layer_1/heads/' in leaky.layer
+  assert re.match(r'submodule \d+ \(layer_1/heads/', leaky.layer)
 
 
 def test_a_flax_module_with_its_own_weights_and_type():
