@@ -55,7 +55,8 @@ def parse(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     flag = f'--config.{SHORT[name]}{equals}{value}' if name in SHORT else flag
     if not flag.startswith('--config.'):
       known = ['--config', '--workdir', '--job', '--only', *SHORT]
-      raise UserError(f"argument '{flag}' is not known{nearest(flag, known)}")
+      hint = key_of(name.lstrip('-')) or nearest(flag, known)
+      raise UserError(f"argument '{flag}' is not known{hint}")
     if '=' not in flag:
       flag = f'{flag}={next(rest, "")}'
     overrides.append(flag.removeprefix('--config.'))
@@ -64,6 +65,14 @@ def parse(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
   if flags.only and flags.job != 'sweep':
     raise UserError('--only chooses points of a sweep: write --job=sweep')
   return flags, overrides
+
+
+def key_of(name: str) -> str:
+  """The end of an error message where a flag is a key of the config, or its last part; or ''."""
+  keys = config_lib.leaves(config_lib.load(config_lib.CONFIGS / 'base.py'))
+  found = [key for key in keys if key == name or key.endswith(f'.{name}')]
+  found.sort(key=lambda key: not key.startswith('train.'))
+  return f"; did you mean '--config.{found[0]}'?" if found else ''
 
 
 def find_config(flags: argparse.Namespace, overrides: list[str]):

@@ -202,6 +202,16 @@ def test_no_config_and_no_run(capsys, tmp_path):
   assert 'config.json' in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+  ('flag', 'key'),
+  [('--prompt=x', 'sample.prompt'), ('--train.lr=1', ''), ('--optim.lr=1', 'optim.lr')],
+)
+def test_a_flag_that_is_a_key_of_the_config(capsys, flag, key):
+  assert main.main(['--workdir=w', flag]) == 2
+  said = capsys.readouterr().err
+  assert f"did you mean '--config.{key}'?" in said if key else 'choose one of' in said
+
+
 def test_a_workdir_that_is_not_there_has_a_neighbour(capsys, run_of_text):
   workdir, _ = run_of_text
   assert main.main([f'--workdir={workdir.parent}/runs', '--job=sample']) == 2
