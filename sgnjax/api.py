@@ -41,7 +41,7 @@ class Run:
     return read_records(self.workdir)
 
   def write(self, prompt: str, tokens: int = 200, **options: Any) -> str:
-    """A continuation of a prompt, greedy without `temperature=`; options as in `sgnjax.load`'s."""
+    """A continuation of a prompt, greedy without `temperature=`; see `sgnjax.decode.text.write`."""
     return self.load().write(prompt, tokens, **options)
 
   def report(self) -> Path:
