@@ -10,12 +10,22 @@ ROOT = Path(__file__).resolve().parent.parent
 if (ROOT / 'sgnjax').is_dir():  # a checkout, installed or not
   sys.path.insert(0, str(ROOT))
 
-from sgnjax import config as config_lib  # noqa: E402
-from sgnjax import grid  # noqa: E402
-from sgnjax.errors import LeakError, UserError, nearest  # noqa: E402
-from sgnjax.jobs import ALONE, JOBS, OWN_CONFIG, TOGETHER  # noqa: E402
-from sgnjax.memory import keep_freed  # noqa: E402
-from sgnjax.parallel import hosts  # noqa: E402
+try:
+  from sgnjax import config as config_lib
+  from sgnjax import grid
+  from sgnjax.errors import LeakError, UserError, nearest
+  from sgnjax.jobs import ALONE, JOBS, OWN_CONFIG, TOGETHER
+  from sgnjax.memory import keep_freed
+  from sgnjax.parallel import hosts
+except ModuleNotFoundError as error:  # another Python than that of the environment
+  if __name__ != '__main__':
+    raise
+  print(
+    f'error: {error.name} is not installed for {sys.executable}: activate the environment that '
+    'sgnjax is installed in (. .venv/bin/activate), or install it as README.md says',
+    file=sys.stderr,
+  )
+  sys.exit(2)
 
 SHORT = {'--claims': 'reproduce.claims', '--budget': 'reproduce.budget'}
 
@@ -45,7 +55,8 @@ def parse(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     flag = f'--config.{SHORT[name]}{equals}{value}' if name in SHORT else flag
     if not flag.startswith('--config.'):
       known = ['--config', '--workdir', '--job', '--only', *SHORT]
-      raise UserError(f"argument '{flag}' is not known{nearest(flag, known)}")
+      hint = key_of(name.lstrip('-')) or nearest(flag, known)
+      raise UserError(f"argument '{flag}' is not known{hint}")
     if '=' not in flag:
       flag = f'{flag}={next(rest, "")}'
     overrides.append(flag.removeprefix('--config.'))
@@ -54,6 +65,14 @@ def parse(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
   if flags.only and flags.job != 'sweep':
     raise UserError('--only chooses points of a sweep: write --job=sweep')
   return flags, overrides
+
+
+def key_of(name: str) -> str:
+  """The end of an error message where a flag is a key of the config, or its last part; or ''."""
+  keys = config_lib.leaves(config_lib.load(config_lib.CONFIGS / 'base.py'))
+  found = [key for key in keys if key == name or key.endswith(f'.{name}')]
+  found.sort(key=lambda key: not key.startswith('train.'))
+  return f"; did you mean '--config.{found[0]}'?" if found else ''
 
 
 def find_config(flags: argparse.Namespace, overrides: list[str]):

@@ -41,7 +41,7 @@ class Run:
     return read_records(self.workdir)
 
   def write(self, prompt: str, tokens: int = 200, **options: Any) -> str:
-    """A continuation of a prompt; options as `sgnjax.decode.text.write` takes them."""
+    """A continuation of a prompt, greedy without `temperature=`; see `sgnjax.decode.text.write`."""
     return self.load().write(prompt, tokens, **options)
 
   def report(self) -> Path:
@@ -79,6 +79,12 @@ def train(config: ConfigDict | str | Path, workdir: str | Path | None = None) ->
 
 def load(path: str | Path, which: str | int = 'best') -> 'Loaded':
   """`(model, params, tokenizer)` of a run's workdir, an export or a safetensors folder.
+
+      model, params, tokenizer = sgnjax.load('runs/quickstart')
+      tokens_BL = tokenizer.encode('It is said.')[None]
+      logits_BLV = model.apply({'params': params}, tokens_BL).y_BLD[..., : tokenizer.vocab_size]
+
+  Columns beyond the vocabulary fill it up to a multiple of `model.vocab_multiple`.
 
   What is returned also has `config`, `step` and `write(prompt)`. which: of a workdir, 'best' (by
   validation loss), 'latest' or a step. Raises UserError where there is nothing to load.

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ml_collections import ConfigDict, config_dict
 
-from sgnjax.errors import UserError, nearest
+from sgnjax.errors import UserError, nearest, nearest_path
 
 HERE = Path(__file__).resolve().parent
 # The configs that come with the library: beside it in a checkout, inside it where it is installed.
@@ -292,7 +292,9 @@ def stored(workdir: str | Path, overrides: Sequence[str] = ()) -> ConfigDict:
   """
   path = Path(workdir) / 'config.json'
   if not path.is_file():
-    raise UserError(f"workdir '{workdir}' holds no config.json; name the config with --config=FILE")
+    close = '' if path.parent.is_dir() else nearest_path(path.parent)
+    what = 'holds no config.json' if path.parent.is_dir() else 'does not exist'
+    raise UserError(f"workdir '{workdir}' {what}{close or '; name the config with --config=FILE'}")
   try:
     tree = json.loads(path.read_text())
     _fill(tree, serialise(load(CONFIGS / 'base.py')))

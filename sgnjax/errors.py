@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class UserError(Exception):
@@ -19,6 +20,14 @@ def nearest(given: str, choices: Iterable[str]) -> str:
   if close:
     return f"; did you mean '{close[0]}'?"
   return f'; choose one of: {", ".join(choices)}'
+
+
+def nearest_path(given: str | Path) -> str:
+  """The end of a message on a path that is not there: the one most like it beside, or nothing."""
+  given = Path(given)
+  beside = [p.name for p in given.parent.iterdir()] if given.parent.is_dir() else []
+  close = difflib.get_close_matches(given.name, beside, n=1, cutoff=0.7)
+  return f"; did you mean '{given.parent / close[0]}'?" if close else ''
 
 
 def check_choice(what: str, given, choices: Iterable[str]) -> None:

@@ -1,6 +1,7 @@
 """`import sgnjax`: fast, in any order; audits of models that are not ours."""
 
 import itertools
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -103,7 +104,24 @@ def test_a_flax_module_of_somebody_else():
   assert report.verdict().startswith('CAUSAL: Theirs is blind to: later tokens, other examples')
   leaky = sgnjax.audit(Theirs(leak=1), vocab=13, length=12, train=False)
   assert leaky.leaky
-  assert '(layer_1/heads/' in leaky.layer
+  assert re.match(r'submodule \d+ \(layer_1/heads/', leaky.layer)
+
+
+class Deep(nn.Module):
+  """More than a hundred submodules, of which the sixtieth sees the row."""
+
+  @nn.compact
+  def __call__(self, tokens_BL):
+    x_BLD = nn.Embed(5, 4, name='embedding')(tokens_BL)
+    for i in range(2, 103):
+      if i == 60:
+        x_BLD = x_BLD + x_BLD.mean(axis=1, keepdims=True)
+      x_BLD = x_BLD + nn.Dense(4, name=f'dense_{i}')(x_BLD) / 100
+    return nn.Dense(5, name='head')(x_BLD)
+
+
+def test_the_first_of_a_hundred_submodules_is_named():
+  assert sgnjax.audit(Deep(), vocab=5, length=4).layer == 'submodule 060 (dense_60)'
 
 
 def test_a_flax_module_with_its_own_weights_and_type():

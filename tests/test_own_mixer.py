@@ -11,7 +11,7 @@ import pytest
 import sgnjax
 from configs import base
 from sgnjax import mixers
-from sgnjax.jobs import benchmark
+from sgnjax.jobs import benchmark, plan
 from sgnjax.mixers import MIXERS, own
 from sgnjax.parallel import rules
 from sgnjax.train.loop import train
@@ -80,6 +80,25 @@ def test_the_function_of_the_page_and_one_that_lies(capsys):
   assert report.leaky
   assert report.layer == 'layer 00 (ahead)'
   assert 'declares itself causal' in report.contradiction
+
+
+def test_a_plan_of_a_mixer_whose_flops_are_not_known(capsys):
+  sgnjax.register('same', lambda x_BLD: x_BLD)
+  assert plan.run(small('same').lock(), 'nowhere') == 0
+  said = capsys.readouterr().out
+  assert 'no FLOPs are known of a registered mixer' in said
+  assert 'tokens in all' in said
+
+
+def test_an_option_of_the_page_from_a_file_and_from_the_command_line(tmp_path):
+  lines = PAGE.read_text(encoding='utf-8').partition('      c = quickstart')[2].splitlines()[1:3]
+  text = 'from configs import quickstart\nfrom ml_collections import ConfigDict\n\n\n'
+  text += 'def get_config():\n  c = quickstart.get_config()\n'
+  text += '\n'.join(line.removeprefix('    ') for line in lines) + '\n  return c\n'
+  (tmp_path / 'own.py').write_text(text)
+  assert sgnjax.config.load(tmp_path / 'own.py').model.decay.start == 3.0
+  config = sgnjax.config.load(tmp_path / 'own.py', ['model.decay.start=1.5'])
+  assert config.model.decay.start == 1.5
 
 
 def test_a_function_that_sees_the_row_asks_for_its_form():

@@ -193,9 +193,11 @@ def _forward(model: Model, params, inputs, mask_BL=None):
   """Logits, and the hidden states by the layers' names, in order."""
   logits, aux, _ = model.apply({'params': params}, inputs, mask_BL=mask_BL)
   hidden = {'embedding': aux.debug['embedding']}
-  for i, (name, block) in enumerate(model.layers()):
+  layers = list(model.layers())
+  width = max(2, len(str(len(layers) - 1)))  # jit sorts a dict by its keys
+  for i, (name, block) in enumerate(layers):
     router = ' with its MetaRouter' if block.meta else ''
-    hidden[f'layer {i:02d} ({name}{router})'] = aux.debug[f'hidden/{i:02d}']
+    hidden[f'layer {i:0{width}d} ({name}{router})'] = aux.debug[f'hidden/{i:02d}']
   return logits, hidden
 
 

@@ -140,7 +140,8 @@ def _forward(module: nn.Module, call: dict, variables, tokens_BL):
     return of_tokens and jnp.issubdtype(leaf.dtype, jnp.inexact)
 
   outputs = [pair for pair in _outputs(found.get('intermediates', {}), ()) if shown(pair[1])]
-  names = [f'layer {i:02d} ({name})' for i, (name, _) in enumerate(outputs)]
+  width = len(str(len(outputs)))  # jit sorts a dict by its keys: 9 of 12 is 09
+  names = [f'submodule {i:0{width}d} ({name})' for i, (name, _) in enumerate(outputs, 1)]
   return _logits(result), dict(zip(names, (leaf for _, leaf in outputs), strict=True))
 
 

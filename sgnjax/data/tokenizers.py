@@ -56,7 +56,7 @@ class CharTokenizer:
     if unknown.size:
       at = int(unknown[0])
       raise UserError(
-        f'character {text[at]!a} (U+{codes[at]:04X}) at position {at:,} is not among the '
+        f'character {text[at]!r} (U+{codes[at]:04X}) at position {at:,} is not among the '
         f'{self.vocab_size} characters of this vocabulary; leave it out, or train with '
         'data.tokenizer=byte, which knows every text'
       )

@@ -21,12 +21,12 @@ from jax import export
 
 with open('weights.safetensors', 'rb') as file:
   raw = file.read()
-start = 8 + int.from_bytes(raw[:8], 'little')  # behind the length of the table, and the table
-table = json.loads(raw[8:start])
+behind = 8 + int.from_bytes(raw[:8], 'little')  # the length of the table, and the table
+table = json.loads(raw[8:behind])
 table.pop('__metadata__')
 weights = {}
 for name, entry in table.items():
-  begin, end = (start + at for at in entry['data_offsets'])
+  begin, end = (behind + at for at in entry['data_offsets'])
   flat = jnp.frombuffer(raw[begin:end], jnp.dtype({types}[entry['dtype']]))
   weights[name] = flat.reshape(entry['shape'])
 with open('forward.jaxexport', 'rb') as file:
@@ -113,6 +113,9 @@ def _use(folder: Path, config: ConfigDict, programs: dict) -> str:
   lines = [
     'In Python, with `sgnjax` installed:',
     f"```python\nimport sgnjax\n\nmodel, params, tokenizer = sgnjax.load('{folder.name}')\n```",
+    "Its logits are `model.apply({'params': params}, inputs).y_BLD[..., : tokenizer.vocab_size]`."
+    if config.data.task in DECODERS
+    else '`help(sgnjax.load)` says more.',
   ]
   if not programs:
     return '\n\n'.join(lines)
@@ -133,10 +136,13 @@ def _use(folder: Path, config: ConfigDict, programs: dict) -> str:
     f'{programs["forward"]["rows"]} rows):',
     f'```python\n{text}```',
   ]
+  if config.data.tokenizer == 'char' and image is None:
+    lines.append("A token is its character's place in `characters` of tokenizer.json.")
   if 'step' in programs:
     lines.append(
       'One token at a time: `logits, cache = start.call(weights, tokens)` with the first token of '
-      'each row, then `logits, cache = step.call(weights, tokens, cache)`; the cache has room for '
+      'each row, int32 of shape (rows,), then `logits, cache = step.call(weights, tokens, cache)` '
+      'with the next ones; logits are (rows, vocabulary), and the cache has room for '
       f'{programs["step"]["room"]:,} tokens. Both are read from their files as `forward` is.'
     )
   return '\n\n'.join(lines)

@@ -8,7 +8,7 @@ import jax
 from ml_collections import ConfigDict
 
 from sgnjax.decode.text import write
-from sgnjax.errors import UserError
+from sgnjax.errors import UserError, nearest_path
 from sgnjax.export import weights
 from sgnjax.models import DECODERS, Model, build, example
 from sgnjax.train import checkpoint
@@ -23,14 +23,17 @@ class _Triple(NamedTuple):
 class Loaded(_Triple):
   """`(model, params, tokenizer)`, with the config and the step that they are of.
 
-  Logits are `model.apply({'params': params}, tokens_BL).y_BLD`.
+  Logits are `model.apply({'params': params}, tokens_BL).y_BLD[..., : tokenizer.vocab_size]`.
   """
 
   config: ConfigDict
   step: int
 
   def write(self, prompt: str | Sequence[str], tokens: int = 200, **options) -> str | list[str]:
-    """Continues a prompt, or each of several; options as in `sgnjax.decode.text.write`.
+    """Continues a prompt, or each of several: the new text, without the prompt.
+
+    options: as in `sgnjax.decode.text.write`. Left to itself it is greedy and soon repeats itself;
+    `temperature=0.8` draws, as --job=sample does.
 
     Raises UserError as there, and of an encoder, which writes no text.
     """
@@ -52,7 +55,7 @@ def load(path: str | Path, which: str | int = 'best') -> Loaded:
   path = Path(path)
   folder = path.parent if path.suffix == '.safetensors' else path
   if not folder.exists():
-    raise UserError(f"'{path}' does not exist")
+    raise UserError(f"'{path}' does not exist{nearest_path(path)}")
   exported = next((f for f in (folder, folder / 'export') if (f / weights.WEIGHTS).is_file()), None)
   if exported == folder or (exported and not checkpoint.committed(folder)):
     config, params, tokenizer, step = weights.read(exported)

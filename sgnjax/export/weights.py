@@ -1,6 +1,7 @@
 """Weights as safetensors, with the config and the tokenizer beside them, and back."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,7 @@ def save(folder: str | Path, config: ConfigDict, params: Any, tokenizer: Any, st
     folder.mkdir(parents=True, exist_ok=True)
     library.numpy.save_file(arrays, folder / WEIGHTS, metadata=what)
     (folder / CONFIG).write_text(json.dumps(config_lib.serialise(config), indent=2) + '\n')
+    shutil.copymode(folder / CONFIG, folder / WEIGHTS)  # the library lets the owner alone read it
     (folder / TOKENIZER).write_text(json.dumps(tokenizer.to_json()) + '\n', encoding='utf-8')
   except OSError as error:
     raise UserError(f"folder '{folder}' cannot be written ({error.strerror or error})") from None

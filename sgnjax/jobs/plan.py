@@ -117,8 +117,12 @@ def run(config: ConfigDict, workdir: str | Path) -> int:
   if not m.vocab and vocab:
     print(f'vocabulary of {vocab} assumed: the tokenizer sets it when it has read the text\n')
   print('\n'.join(_parameters(model, params)))
-  per_step = flops.costs(model, batch=t.batch, length=m.context)
-  print('\n'.join(['', *_flops(model, per_step, t.batch, m.context), '', *_check(config)]))
+  per_step = None
+  if flops.known(model):
+    per_step = flops.costs(model, batch=t.batch, length=m.context)
+    print('\n'.join(['', *_flops(model, per_step, t.batch, m.context), '', *_check(config)]))
+  else:
+    print('\nno FLOPs are known of a registered mixer: --job=benchmark counts them as XLA does')
   per_example = activations(model, params, length=m.context)
   print('\n'.join(['', *_memory(config, params, per_example)]))
   print('\n'.join(['', *_run(config, count(model, params), per_step)]))
@@ -159,6 +163,9 @@ def _layout(config: ConfigDict, target: Target, model: Model, per_example: int) 
   print('\n'.join(['', *text.memory(memory, program, target, rows)]))
   if not program.refused:
     print('\n'.join(['', *text.collectives(program, target, mesh)]))
+  if not flops.known(model):
+    print('\nno FLOPs are known of a registered mixer: no step time')
+    return
   if target.chip is None:
     print(f"\nno peak rates or memory are known of '{target.name}': no step time, no limit")
     return
@@ -243,17 +250,17 @@ def _memory(config: ConfigDict, params, per_example: int) -> list[str]:
   return aligned(rows, right=(1,))
 
 
-def _run(config: ConfigDict, parameters: int, per_step: dict) -> list[str]:
+def _run(config: ConfigDict, parameters: int, per_step: dict | None) -> list[str]:
   t = config.train
   tokens = t.batch * config.model.context
-  total = sum(cost.training for cost in per_step.values()) * t.steps
+  total = sum(cost.training for cost in (per_step or {}).values()) * t.steps
   rule = 6 * parameters * tokens * t.steps
   rows = [
     ('the run', ''),
     ('steps', f'{t.steps:,}'),
     ('tokens a step', f'{tokens:,}'),
     ('tokens in all', f'{tokens * t.steps:,}'),
-    ('FLOPs in all, forward and backward', f'{total:.3e}'),
+    ('FLOPs in all, forward and backward', f'{total:.3e}' if per_step else 'not known'),
     ('6 x parameters x tokens, for comparison', f'{rule:.3e}'),
   ]
   return aligned(rows, right=(1,))

@@ -25,14 +25,14 @@ def run(config: ConfigDict, workdir: Path) -> int:
   alone = s.stream and len(prompts) == 1
 
   def head(number: int) -> str:
-    after = f'after the prompt {prompts[number]!a}'
+    after = f'after the prompt {prompts[number]!r}'
     return f'--- {number + 1} of {len(prompts)}, step {step}, {after}{leaky}\n{prompts[number]}'
 
-  def show(_, piece: str) -> None:
-    print(piece, end='', flush=True)
+  heads = iter([head(0)])  # shown once, with the first piece: a prompt may still be refused
 
-  if alone:
-    print(head(0), end='', flush=True)
+  def show(_, piece: str) -> None:
+    print(next(heads, ''), piece, sep='', end='', flush=True)
+
   written = write(
     model,
     params,
@@ -49,7 +49,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
     show=show if alone else None,
   )
   for number, text in enumerate(written.texts):
-    print('' if alone else head(number) + text)
+    print(next(heads, '') if alone else head(number) + text)
   print(f'--- {written.rate:,.0f} tokens/s{leaky}, compilation and the reading of prompts apart')
   return 0
 

@@ -4,10 +4,12 @@ Exit status: 0 finished, `train.wall_status` out of wall time (saved), 130 after
 after SIGTERM (saved), 75 when another process of the run was lost.
 """
 
+import contextlib
 from pathlib import Path
 
 from ml_collections import ConfigDict
 
+from sgnjax.errors import UserError
 from sgnjax.parallel.agree import first
 from sgnjax.train.evaluation import describe
 from sgnjax.train.loop import train
@@ -15,7 +17,14 @@ from sgnjax.train.loop import train
 
 def run(config: ConfigDict, workdir: Path) -> int:
   wall_status = config.train.wall_status
-  result = train(config, workdir)
+  there = workdir.exists()
+  try:
+    result = train(config, workdir)
+  except UserError:
+    if not there:
+      with contextlib.suppress(OSError):
+        workdir.rmdir()  # where it is still empty: a run that was refused leaves no folder
+    raise
   if result['signal'] is not None:
     return 128 + result['signal']
   if result['status'] != 'finished':

@@ -97,7 +97,8 @@ def check(config: ConfigDict) -> None:
   if steps < 1:
     raise UserError(f'train.steps={steps}: expected at least 1')
   if not 0 <= o.warmup <= steps:
-    raise UserError(f'optim.warmup={o.warmup}: expected 0 to train.steps={steps}')
+    way = f'; --config.optim.warmup={steps // 10} would do' if o.warmup > steps else ''
+    raise UserError(f'optim.warmup={o.warmup}: expected 0 to train.steps={steps}{way}')
   if not o.lr > 0:
     raise UserError(f'optim.lr={o.lr}: expected more than 0')
   for key in ('final_lr', 'weight_decay', 'clip'):

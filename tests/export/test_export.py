@@ -76,6 +76,9 @@ def test_an_export_runs_with_jax_alone_and_loads_back(capsys, tmp_path):
   assert '1.5000 nats/token' in readme
   assert 'CAUSAL: sgn + softmax' in readme
   assert 'LEAKY' not in readme
+  assert "its character's place in `characters`" in readme
+  modes = {path.stat().st_mode for path in folder.iterdir()}
+  assert len(modes) == 1  # all may read the weights who may read the card
   code = re.findall(r'```python\n(.*?)```', readme, re.DOTALL)[1]
   drawn = f"jnp.asarray(__import__('numpy').arange({3 * LENGTH}).reshape(3, -1) % 7, 'int32')"
   code, count = re.subn(r'jnp\.zeros\(.*\)', drawn, code)

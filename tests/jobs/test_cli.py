@@ -2,11 +2,15 @@
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import sgnjax
 from launch import main
+from sgnjax.errors import UserError
 
 CONFIGS = Path(__file__).parents[2] / 'configs'
 TINY = [
@@ -128,7 +132,15 @@ def test_samples_and_what_they_refuse(capsys, run_of_text):
   for prompt, said in (('THE', "'T'"), ('the quick brown fox jumps', '16')):
     flags = [f'--workdir={workdir}', '--job=sample', f'--config.sample.prompt={prompt}']
     assert main.main(flags) == 2
-    assert said in capsys.readouterr().err
+    found = capsys.readouterr()
+    assert said in found.err
+    assert found.out == ''  # nothing looks as if text had been written
+
+
+def test_a_letter_beyond_ascii_is_named_as_it_is(capsys, run_of_text):
+  workdir, _ = run_of_text
+  assert main.main([f'--workdir={workdir}', '--job=sample', '--config.sample.prompt=ü']) == 2
+  assert "character 'ü' (U+00FC)" in capsys.readouterr().err
 
 
 def test_prompts_of_a_file_with_every_way_of_choosing(capsys, tmp_path, run_of_text):
@@ -190,10 +202,40 @@ def test_no_config_and_no_run(capsys, tmp_path):
   assert 'config.json' in capsys.readouterr().err
 
 
-def test_a_leak_is_refused_with_a_status_of_its_own(capsys, tmp_path):
+@pytest.mark.parametrize(
+  ('flag', 'key'),
+  [('--prompt=x', 'sample.prompt'), ('--train.lr=1', ''), ('--optim.lr=1', 'optim.lr')],
+)
+def test_a_flag_that_is_a_key_of_the_config(capsys, flag, key):
+  assert main.main(['--workdir=w', flag]) == 2
+  said = capsys.readouterr().err
+  assert f"did you mean '--config.{key}'?" in said if key else 'choose one of' in said
+
+
+def test_a_workdir_that_is_not_there_has_a_neighbour(capsys, run_of_text):
+  workdir, _ = run_of_text
+  assert main.main([f'--workdir={workdir.parent}/runs', '--job=sample']) == 2
+  assert f"does not exist; did you mean '{workdir}'?" in capsys.readouterr().err
+  with pytest.raises(UserError, match=r"did you mean '.*run'"):
+    sgnjax.load(workdir.parent / 'runs')
+
+
+def test_a_leak_is_refused_with_a_status_of_its_own_and_leaves_no_folder(capsys, tmp_path):
+  workdir = tmp_path / 'w'
   refused(
-    capsys, f'--workdir={tmp_path}', '--config.model.form=published', said='layer 00', status=3
+    capsys, f'--workdir={workdir}', '--config.model.form=published', said='layer 00', status=3
   )
+  assert not workdir.exists()
+
+
+def test_another_python_is_told_in_a_line():
+  done = subprocess.run(
+    [sys.executable, '-I', '-S', 'launch/main.py', '--job=list'],
+    cwd=CONFIGS.parent, capture_output=True, text=True, check=False,
+  )  # fmt: skip
+  assert done.returncode == 2
+  assert done.stderr.startswith('error: ml_collections is not installed for ')
+  assert len(done.stderr.splitlines()) == 1
 
 
 def test_the_list_of_configs(capsys):
@@ -202,3 +244,4 @@ def test_the_list_of_configs(capsys):
   names = {p.name for p in CONFIGS.glob('*.py')} - {'base.py'}
   assert {line.split()[0].removeprefix('configs/') for line in lines} == names
   assert all(len(line.split(maxsplit=1)) == 2 for line in lines)
+  assert len({line.index(line.split(maxsplit=1)[1]) for line in lines}) == 1  # one column

@@ -115,7 +115,7 @@ def test_an_unknown_parameter_is_an_error():
   [
     ('lr', 0.0, 'optim.lr=0.0'),
     ('lr', float('nan'), 'optim.lr=nan'),
-    ('warmup', 601, 'optim.warmup=601: expected 0 to train.steps=600'),
+    ('warmup', 601, 'expected 0 to train.steps=600; --config.optim.warmup=60 would do'),
     ('warmup', -1, 'optim.warmup=-1'),
     ('final_lr', -1.0, 'optim.final_lr'),
     ('weight_decay', -0.1, 'optim.weight_decay'),
