@@ -148,7 +148,7 @@ def reach(kernel_TD: dict[int, np.ndarray]) -> str:
     share_TD = np.cumsum(np.square(h_TD, dtype=np.float64), axis=0)
     share_TD /= np.maximum(share_TD[-1:], 1e-30)
     half, most = (int(np.median((share_TD < s).sum(0))) for s in (0.5, 0.9))
-    told.append(f'layer {layer + 1} {half} and {most}')
+    told.append(f'layer {layer + 1}: {half} and {most}')
   return f'Half and 90 % of the energy lie within so many tokens: {"; ".join(told)}.'
 
 

@@ -10,7 +10,7 @@ from sgnjax import config as config_lib
 from sgnjax.analysis.history import panels
 from sgnjax.analysis.page import Picture, escape, image, section, table, whole
 from sgnjax.analysis.plots.over_training import Band, Panel, figure, over_runs
-from sgnjax.errors import UserError
+from sgnjax.errors import UserError, nearest_path
 from sgnjax.train.evaluation import that_counts
 from sgnjax.train.log import mark, read_records, write_atomically
 
@@ -43,6 +43,8 @@ def read(workdirs: list[Path]) -> list[Run]:
   names = _names([Path(w).resolve() for w in workdirs])
   runs = []
   for workdir, name in zip(workdirs, names, strict=True):
+    if not Path(workdir).is_dir():
+      raise UserError(f"workdir '{workdir}' does not exist{nearest_path(workdir)}")
     records = read_records(workdir)
     if not any(r['kind'] == 'evaluation' for r in records):
       raise UserError(f"workdir '{workdir}' holds no evaluation to compare (metrics.jsonl)")

@@ -75,7 +75,7 @@ def page() -> str:
 def _told(value) -> str:
   if isinstance(value, list):
     return f'({", ".join(map(str, value))}{"," if len(value) == 1 else ""})'
-  return repr(value) if value == '' else str(value)
+  return repr(value) if value == '' or value != str(value).strip() else str(value)
 
 
 def main() -> int:
