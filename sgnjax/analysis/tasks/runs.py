@@ -217,10 +217,12 @@ TASKS = (
     title='ListOps',
     config='lra_listops',
     data={},
-    sizes=_short(250, model__context=512, optim__warmup=50, **_READER),
+    sizes=_short(400, model__context=64, optim__warmup=50, **_READER | {'optim__lr': 2e-3}),
     models=ENCODERS,
     kind='labels',
     margin=0.05,
-    note='The first 512 symbols of lists of 500 to 2,000: the outermost operator says most.',
+    note='The first 64 symbols of lists of 500 to 2,000: the outermost operator says most. Of 512 '
+    'symbols, at a learning rate of 0.001, attention and FNet had learnt nothing after 250 steps '
+    '(16.40 % both), SGN had (31.60 %).',
   ),
 )
