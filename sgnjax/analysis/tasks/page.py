@@ -56,11 +56,11 @@ KINDS = {
 INTRODUCTION = """# Every task, on real data
 
 Short runs of configs by name on two processor cores, minutes each (steps by ms a step). They show
-that a task is learnt, not how well it can be. One seed; nothing was searched. All models of a task
-see the same batches and differ in the mixer alone. The split is read whole, at the last step. Below
-each table's models stands what answers without one: the frequencies of the train split's tokens, or
-the most frequent class of the split itself. `margin`: how much better than that the first number
-is.
+that a task is learnt, not how well it can be. One seed; settings were searched only where a note
+says so. All models of a task see the same batches and differ in the mixer alone. The split is read
+whole, at the last step. Below each table's models stands what answers without one: the frequencies
+of the train split's tokens, or the most frequent class of the split itself. `margin`: how much
+better than that the first number is.
 """
 
 
