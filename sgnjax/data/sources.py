@@ -250,6 +250,12 @@ def embedded() -> str:
 
 def _docstrings(code: str) -> str:
   kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-  nodes = [n for n in ast.walk(ast.parse(code)) if isinstance(n, kinds)]
+  inside = (ast.stmt, ast.excepthandler, ast.match_case)  # expressions, most of a tree, define none
+  nodes, waiting = [], [ast.parse(code)]
+  while waiting:
+    node = waiting.pop()
+    if isinstance(node, kinds):
+      nodes.append(node)
+    waiting += [child for child in ast.iter_child_nodes(node) if isinstance(child, inside)]
   nodes.sort(key=lambda n: getattr(n, 'lineno', 0))
   return '\n\n'.join(filter(None, map(ast.get_docstring, nodes)))
