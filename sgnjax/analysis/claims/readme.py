@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from sgnjax.analysis.claims import CLAIMS, ledger
 from sgnjax.analysis.claims.claim import VERDICTS, Claim
+from sgnjax.analysis.claims.trial import SMALLER
 from sgnjax.errors import UserError
 from sgnjax.train.log import write_atomically
 
@@ -56,7 +57,9 @@ def table(claims: Sequence[Claim], findings: ledger.Findings) -> str:
   for paper, mechanism in MECHANISMS.items():
     claim = next(c for c in claims if c.id == mechanism.headline)
     found = findings.get(claim.id)
-    verdict = found.verdict if found else 'not tried'
+    verdict = f'**{found.verdict if found else "not tried"}**'
+    if found and found.setting.startswith(SMALLER):
+      verdict += f' ({SMALLER})'
     *verdicts, untried, total = map(int, counts[paper])
     said = [f'{what}: {n}' for what, n in zip(VERDICTS, verdicts, strict=True) if n]
     said += [f'not tried: {untried}'] if untried else []
@@ -65,7 +68,7 @@ def table(claims: Sequence[Claim], findings: ledger.Findings) -> str:
         paper,
         mechanism.published,
         mechanism.causal,
-        f'{claim.text} ({claim.id}): **{verdict}**',
+        f'{claim.text} ({claim.id}): {verdict}',
         f'{total}; {", ".join(said)}',
       )
     )

@@ -23,6 +23,7 @@ from sgnjax.analysis.claims.claim import (
 )
 from sgnjax.train.log import mark
 
+SMALLER = 'smaller than the paper'  # how a setting of such runs begins
 LEVEL = 0.95  # of a difference's confidence interval
 
 
@@ -170,7 +171,7 @@ class Trial:
   @property
   def setting(self) -> str:
     seeds = len(next(iter(self.arms.values())))
-    return f'smaller than the paper: {self.size}, {seeds} seed{"s" * (seeds > 1)}'
+    return f'{SMALLER}: {self.size}, {seeds} seed{"s" * (seeds > 1)}'
 
   def finding(
     self,
