@@ -74,4 +74,4 @@ def test_what_was_logged_over_training():
 def test_how_far_kernels_look():
   h_TD = np.zeros((10, 3))
   h_TD[0], h_TD[7] = 1, 0.5  # 80 % of the energy at lag 0, the rest at lag 7
-  assert reach({2: h_TD}).endswith('tokens: layer 3 0 and 7.')
+  assert reach({2: h_TD}).endswith('tokens: layer 3: 0 and 7.')

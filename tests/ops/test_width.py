@@ -8,6 +8,7 @@ import scipy.fft
 
 from sgnjax.errors import UserError
 from sgnjax.ops.backend import assumed
+from sgnjax.ops.dct import MATRIX_UP_TO
 from sgnjax.ops.width import (
   BASES,
   analyse,
@@ -82,7 +83,7 @@ def test_folded_into_a_matrix_the_filter_and_its_gradients_are_the_same(basis, r
 
 
 def test_folding_follows_the_transform_of_the_backend():
-  for kind, width in (('cpu', 64), ('tpu', 2048)):
+  for kind, width in (('cpu', 2 * MATRIX_UP_TO['cpu']), ('tpu', 2 * MATRIX_UP_TO['tpu'])):
     with assumed(kind):
       assert folds(width, 10**6)
       assert not folds(width + 1, 10**6)

@@ -25,6 +25,7 @@ from sgnjax.analysis.benchmark import (
 )
 from sgnjax.jobs import benchmark as job
 from sgnjax.models.variants import VARIANTS
+from sgnjax.ops.dct import MATRIX_UP_TO
 
 TINY = {'layers': 1, 'width': 16, 'heads': 2}
 
@@ -83,7 +84,7 @@ def test_ops(asked):
   assert all(row['ours / FFTs'] > 0 for row in rows)
   rows, notes = measured(ops.crossover(asked, points=(8,), numbers=256))
   assert rows[0]['rows'] == 32
-  assert 'up to 32 on cpu' in notes[0]
+  assert f'up to {MATRIX_UP_TO["cpu"]} on cpu' in notes[0]
 
 
 def test_mixers_mark_what_sees_the_future(asked):
