@@ -3,8 +3,8 @@
 Command: python launch/main.py --config=configs/leakage.py --job=sweep --config.data.path=input.txt
   then: python -m sgnjax.analysis.leakage_page docs/results/leakage.md runs/leakage/mixer-*
 Cost: 2,000 steps of 16 x 64 characters, 10 runs. Hardware: two CPU cores, a quarter of
-an hour. Result: docs/results/leakage.md; of five forms that leak the gap calls none leaky. Numbers of
-the published forms are LEAKY.
+an hour. Result: docs/results/leakage.md; of five forms that leak the gap calls none leaky. Numbers
+of the published forms are LEAKY.
 """
 
 from configs import base

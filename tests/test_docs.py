@@ -74,7 +74,8 @@ def commands():
 @pytest.mark.parametrize(('page', 'command'), sorted(set(commands())))
 def test_every_command_names_a_job_and_keys_that_there_are(page, command, monkeypatch):
   monkeypatch.chdir(ROOT)
-  flags, overrides = main.parse(shlex.split(re.split(r'[|;&>)]| --workdir=DIR', command)[0]))
+  unquoted = r"[|;&>)](?=(?:[^']*'[^']*')*[^']*$)| --workdir=DIR"  # a command ends there
+  flags, overrides = main.parse(shlex.split(re.split(unquoted, command)[0]))
   if flags.config and '/' in flags.config and (ROOT / flags.config).suffix == '.py':
     load(flags.config, [key for key in overrides if not re.search('=[A-Z_]+$', key)])
   for key in overrides:
