@@ -38,12 +38,9 @@ def steps(settings: Settings, *, longest: int = 8192, **sizes: Any) -> Iterator[
     vocab = ours['our softmax'].model.padded_vocab
     flax, peak = flax_step(config, vocab)
     too_large = timing.too_large(peak)
-    timed: dict[str, Callable] = dict(ours)
-    if too_large is None:
-      timed[FLAX] = flax
+    timed: dict[str, Callable] = dict(ours) if too_large else {**ours, FLAX: flax}
     if torch_here:
       timed[TORCH] = torch_step(config, vocab)
-    del flax
     took = timing.interleaved(timed, settings.repeats, settings.seconds)
     for name in timed:
       row: Row = {'context': context, 'step of': name, 'ms': 1e3 * took[name]}
