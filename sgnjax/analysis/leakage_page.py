@@ -18,6 +18,7 @@ from sgnjax.errors import UserError
 from sgnjax.train.log import mark
 
 FLOOR = 1e-16  # where no change at all is drawn
+WIDE = 0.05  # nats that a letter of a name takes
 HEAD = """# Two ways of looking for a leak
 
 The **shuffled gap** of the FourierQK paper: the loss on one permutation of the validation stream's
@@ -42,20 +43,22 @@ def gap_against_audit(found: list[dict]) -> Figure:
   for x, said in ((LEAKY, 'gap: leaky below 2'), (CLEAN, 'gap: clean above 4')):
     ax.axvline(x, color=BLACK, linestyle='--', linewidth=1)
     ax.text(x, 12, said, ha='center', va='bottom', fontsize=8)
-  # Names are moved apart where points lie close.
+  # Names are moved apart where points lie close: from the right, since each begins at its point.
   placed: list[tuple[float, float]] = []
-  for r in sorted(found, key=lambda r: (-r['size'], r['gap'])):
+  for r in sorted(found, key=lambda r: -r['gap']):
+    said = r['name'] + mark(r['leaky'])
     y = max(r['size'], FLOOR) if r['leaky'] else FLOOR
     ax.plot(
       r['gap'], y, linestyle='none', marker='s' if r['leaky'] else 'o', markersize=8,
       color=ORANGE if r['leaky'] else BLUE, markeredgecolor=BLACK,
     )  # fmt: skip
     step = 0
-    while any(abs(r['gap'] - a) < 0.9 and abs(np.log10(y) + step - b) < 0.7 for a, b in placed):
-      step += 0.8 if not r['leaky'] else -0.8
-    placed.append((r['gap'], np.log10(y) + step))
+    end = r['gap'] + 0.2 + WIDE * len(said)
+    while any(end > a and abs(np.log10(y) + step - b) < 0.9 for a, b in placed):
+      step += 1.0 if not r['leaky'] else -1.0
+    placed += [(r['gap'], np.log10(y)), (r['gap'], np.log10(y) + step)]
     ax.annotate(
-      r['name'] + mark(r['leaky']), (r['gap'], y), (r['gap'] + 0.08, y * 10**step), va='center',
+      said, (r['gap'], y), (r['gap'] + 0.08, y * 10**step), va='center',
       fontsize=8, arrowprops={'arrowstyle': '-', 'linewidth': 0.5} if step else None,
     )  # fmt: skip
   ax.set_yscale('log')
@@ -143,6 +146,10 @@ def main(arguments: list[str]) -> None:
       found.append(json.loads(kept.read_text()) if kept.is_file() else measure(run))
   except UserError as error:
     sys.exit(f'error: {error}')
+  axes = {r['name'].partition('-')[0] for r in found}
+  if len(found) > 1 and len(axes) == 1:  # of a sweep's points, in each name
+    for r in found:
+      r['name'] = r['name'].removeprefix(f'{min(axes)}-')
   pictures = path.parent.parent / 'pictures'
   pictures.mkdir(parents=True, exist_ok=True)
   save(gap_against_audit(found), pictures / 'leakage_gap.png')
