@@ -39,6 +39,7 @@ import matplotlib.pyplot as plt
 from sgnjax import config as config_lib
 from sgnjax.analysis.benchmark import timing
 from sgnjax.analysis.benchmark.step import Bare
+from sgnjax.analysis.scaling import law
 
 LENGTHS = (128, 256) if SMALL else (256, 512, 1024, 2048, 4096)
 MIXERS = {'SGN': 'sgn', 'attention': 'softmax'}
@@ -71,8 +72,8 @@ for ax, values, label in zip(
   axes, (seconds, memory), ('seconds a step', 'MiB at the peak'), strict=True
 ):
   for (name, ys), style in zip(values.items(), ('o-', 's--'), strict=True):
-    exponent = timing.exponent(LENGTHS, ys)
-    ax.loglog(LENGTHS, ys, style, label=f'{name}: exponent {exponent.value:.2f}')
+    exponent = law.fit(LENGTHS, ys).exponent
+    ax.loglog(LENGTHS, ys, style, label=f'{name}: exponent {exponent:.2f}')
   ax.set(xlabel='tokens', ylabel=label)
   ax.set_xticks(LENGTHS, [f'{n:,}' for n in LENGTHS])
   ax.minorticks_off()
