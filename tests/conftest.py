@@ -55,20 +55,22 @@ def golden(record_property):
   return load
 
 
-def pytest_collection_modifyitems(config, items):
-  """Slow tests first, so that none is left alone at the end.
-
-  With all variants (`python -m tests.theorems`), theorems and golden files alone.
-  """
-  items.sort(key=lambda item: item.get_closest_marker('slow') is None)
-  if os.environ.get('SGNJAX_VARIANTS') != 'all':
+def pytest_configure(config):
+  """With all variants, the table of what they fulfil is printed at the end."""
+  if os.environ.get('SGNJAX_VARIANTS') != 'all' or hasattr(config, 'workerinput'):
     return
+  from tests.theorems.table import Table
 
-  def wanted(item):
-    return HERE / 'theorems' in item.path.parents or 'golden' in item.fixturenames
+  if not any(isinstance(plugin, Table) for plugin in config.pluginmanager.get_plugins()):
+    config.pluginmanager.register(Table())
 
-  config.hook.pytest_deselected(items=[item for item in items if not wanted(item)])
-  items[:] = [item for item in items if wanted(item)]
+
+def pytest_collection_modifyitems(items):
+  """Slow tests first, so that none is left alone at the end; golden files are theorems too."""
+  items.sort(key=lambda item: item.get_closest_marker('slow') is None)
+  for item in items:
+    if HERE / 'theorems' in item.path.parents or 'golden' in item.fixturenames:
+      item.add_marker('theorem')
 
 
 @pytest.fixture(scope='session')

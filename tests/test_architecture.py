@@ -11,7 +11,7 @@ import setuptools
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / 'sgnjax'
-EVERYONE = {'errors', 'config', 'grid', 'called'}
+EVERYONE = {'errors', 'config', 'grid', 'called', 'machine'}
 MAY = {
   'ops': set(),
   'parallel': set(),

@@ -15,8 +15,8 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from sgnjax.analysis.flops import flops
-from sgnjax.analysis.machine import in_words, machine
 from sgnjax.errors import UserError
+from sgnjax.machine import in_words, machine
 from sgnjax.models import build
 from sgnjax.ops.backend import untiled
 from sgnjax.train.objectives import cross_entropy

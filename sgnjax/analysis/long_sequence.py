@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from sgnjax import config as config_lib
 from sgnjax.analysis import layout, targets
-from sgnjax.analysis.machine import in_words, machine
+from sgnjax.machine import in_words, machine
 from sgnjax.models import build
 from sgnjax.parallel.mesh import batch_sharding, make_mesh
 from sgnjax.train.optim import make_optimiser

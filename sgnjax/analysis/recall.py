@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from sgnjax.analysis.machine import in_words, machine
 from sgnjax.analysis.plots.panels import LINES
 from sgnjax.analysis.plots.style import BLACK, entitle, new_figure, save
 from sgnjax.data.recall import DATA, SETS
 from sgnjax.errors import UserError
+from sgnjax.machine import in_words, machine
 from sgnjax.train.log import mark
 
 SOLVED = 0.95

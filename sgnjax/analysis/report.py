@@ -1,13 +1,8 @@
 """The report of a run: one self-contained page, and its pictures as files."""
 
 import json
-import os
-import platform
-from importlib.metadata import version
 from pathlib import Path
 from statistics import median
-
-import jax
 
 from sgnjax import audit, config
 from sgnjax.analysis import activations, answers, plots
@@ -17,11 +12,11 @@ from sgnjax.analysis.page import Picture, escape, image, section, table, whole
 from sgnjax.data import pipeline
 from sgnjax.decode.text import write
 from sgnjax.errors import UserError
+from sgnjax.machine import in_words
 from sgnjax.models import DECODERS, build, count, unpadded
 from sgnjax.train.checkpoint import load_params
-from sgnjax.train.log import mark, read_records, write_atomically
+from sgnjax.train.log import STARTS, mark, read_records, write_atomically
 
-PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'grain', 'numpy')
 NAMES = {'softmax': 'Softmax attention', 'sgn': 'SGN', 'fourier_qk': 'FourierQK', 'ega': 'EGA'}
 NAMES |= {'chiar': 'CHIAR-Former', 'ega_fourier_qk': 'EGA with FourierQK', 'fnet': 'FNet'}
 NAMES |= {'linear': 'Linear attention', 'performer': 'Performer', 'haar': 'Haar averages'}
@@ -237,15 +232,16 @@ def _parameters(model, params) -> str:
 
 
 def _origin(workdir: Path, settings) -> str:
-  device = jax.devices()[0]
-  machine = [
+  """The config, and each start of the run with its code and machine."""
+  rows = [
     ('run', workdir.resolve().name),
     ('config', f'{config.fingerprint(settings)}, seed {settings.seed}'),
-    ('device', f'{len(jax.devices())} x {device.device_kind} ({device.platform})'),
-    ('machine', f'{platform.machine()}, {os.cpu_count()} processors, {platform.system()}'),
-    ('Python', platform.python_version()),
-    *((name, version(name)) for name in PACKAGES),
   ]
+  for start in read_records(workdir, STARTS):
+    code = start['commit'] or 'installed without its history'
+    processes = '' if start['processes'] == 1 else f'{start["processes"]} processes; '
+    begun = 'begun' if not start['step'] else f'went on from step {start["step"]:,}'
+    rows.append((begun, f'{start["time"]} UTC; code {code}; {processes}{in_words(start)}'))
   keys = [(escape(k), escape(v)) for k, v in config.flat(settings).items()]
-  listed = table([(escape(k), escape(v)) for k, v in machine])
+  listed = table([(escape(k), escape(v)) for k, v in rows])
   return f'{listed}\n<details><summary>Every key of the config</summary>{table(keys)}</details>'

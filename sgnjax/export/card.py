@@ -11,7 +11,7 @@ from sgnjax import config as config_lib
 from sgnjax.audit.report import Report
 from sgnjax.models import DECODERS, Model, count
 from sgnjax.train.evaluation import describe
-from sgnjax.train.log import mark, read_records, write_atomically
+from sgnjax.train.log import STARTS, mark, read_records, write_atomically
 
 READ = """import json
 
@@ -54,7 +54,7 @@ def write(
   parts = [
     _title(config, leaky),
     _banner(leaky),
-    _facts(config, model, params, tokenizer, step, leaky),
+    _facts(workdir, config, model, params, tokenizer, step, leaky),
     '## Results\n\n' + _results(workdir, config, step, leaky),
     f'## Does it see the future?\n\n{report.verdict()}.\n\n```\n{report.table()}\n```\n\n'
     'The audit is of a small twin of the model, all its parameters random: tokens that a '
@@ -82,7 +82,7 @@ def _banner(leaky: bool) -> str:
   )
 
 
-def _facts(config, model, params, tokenizer, step, leaky) -> str:
+def _facts(workdir, config, model, params, tokenizer, step, leaky) -> str:
   m, data, train = config.model, config.data, config.train
   kind = 'a language model' if data.task in DECODERS else f'an encoder (data.task={data.task})'
   where = '' if data.path is None else f' from `{Path(data.path).name}`'
@@ -96,9 +96,16 @@ def _facts(config, model, params, tokenizer, step, leaky) -> str:
     ('optimiser', f'AdamW, rate {config.optim.lr:g}, weight decay {config.optim.weight_decay:g}'),
     ('audit', 'LEAKY' if leaky else 'blind to what it may not see'),
     ('config', config_lib.fingerprint(config)),
+    *_code(workdir),
     ('exported with', f'jax {jax.__version__}'),
   ]
   return '| | |\n|---|---|\n' + '\n'.join(f'| {name} | {value} |' for name, value in rows)
+
+
+def _code(workdir: str | Path) -> list[tuple[str, str]]:
+  """The commits that the run was trained with, where it knows them."""
+  known = [r['commit'] for r in read_records(workdir, STARTS) if r['commit']]
+  return [('code', f'commit {", then ".join(dict.fromkeys(known))}')] if known else []
 
 
 def _results(workdir: str | Path, config: ConfigDict, step: int, leaky: bool) -> str:

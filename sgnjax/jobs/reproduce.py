@@ -12,8 +12,8 @@ from ml_collections import ConfigDict
 from sgnjax.analysis.claims import CLAIMS, chosen, ledger
 from sgnjax.analysis.claims.claim import OPEN, Claim, Decision, Finding
 from sgnjax.analysis.claims.lab import SEEDS, SIZES, Lab, OutOfBudgetError, Size, StoppedError
-from sgnjax.analysis.machine import commit, in_words, machine
 from sgnjax.errors import UserError
+from sgnjax.machine import commit, in_words, machine
 from sgnjax.train.log import check_writable, duration
 
 DATA = 'SGNJAX_DATA'

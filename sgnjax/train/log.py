@@ -20,17 +20,27 @@ A mixture has, beside those of its main set, records of `kind` mixture for each 
 `<set>/loss` and `<set>/accuracy` in its train records: means over the steps that had the set.
 
 A run that sees the future has `"leaky": true` in every record.
+
+A line of starts.jsonl tells where and with what code the run began or went on: `step` (finished by
+then), `time` (UTC), `commit` (null outside a clone), `argv`, `processes`, `device`, `machine` and
+`versions`, as in `sgnjax.machine`.
 """
 
 import json
 import os
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 
+import jax
+
+from sgnjax import machine
 from sgnjax.errors import UserError
 
 LEAKY = ' LEAKY'
+METRICS, STARTS = 'metrics.jsonl', 'starts.jsonl'
+PACKAGES = ('jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'grain', 'numpy')
 
 
 def mark(leaky: bool) -> str:
@@ -46,9 +56,9 @@ def write_atomically(path: str | Path, text: str) -> None:
   os.replace(part, path)
 
 
-def read_records(workdir: str | Path) -> list[dict]:
-  """The records of a run's metrics.jsonl; a line cut short by a kill ends them."""
-  path = Path(workdir) / 'metrics.jsonl'
+def read_records(workdir: str | Path, name: str = METRICS) -> list[dict]:
+  """The records of a file of the run; a line cut short by a kill ends them."""
+  path = Path(workdir) / name
   records = []
   for line in path.read_text(encoding='utf-8').splitlines() if path.is_file() else []:
     try:
@@ -58,12 +68,28 @@ def read_records(workdir: str | Path) -> list[dict]:
   return records
 
 
+def note_start(workdir: Path, step: int) -> None:
+  """Adds a line to starts.jsonl: where and with what code the run goes on from this step."""
+  where = machine.machine()
+  where['versions'] |= {name: version(name) for name in PACKAGES}
+  record = {
+    'step': step,
+    'time': time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime()),
+    'commit': machine.commit(),
+    'argv': sys.argv,
+    'processes': jax.process_count(),
+    **where,
+  }
+  with (workdir / STARTS).open('a', encoding='utf-8') as file:
+    file.write(json.dumps(record) + '\n')
+
+
 class JsonLines:
   """Appends records to metrics.jsonl; what lies beyond step `keep_until` is forgotten first."""
 
   def __init__(self, workdir: Path, keep_until: int, *, leaky: bool = False):
     kept = [r for r in read_records(workdir) if r['step'] <= keep_until]
-    path = workdir / 'metrics.jsonl'
+    path = workdir / METRICS
     write_atomically(path, ''.join(json.dumps(r) + '\n' for r in kept))
     self._file = path.open('a', encoding='utf-8')
     self._leaky = leaky

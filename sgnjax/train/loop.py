@@ -33,6 +33,7 @@ from sgnjax.train.log import (
   Silent,
   check_writable,
   mark,
+  note_start,
   read_records,
   write_atomically,
 )
@@ -94,6 +95,8 @@ def train(config: ConfigDict, workdir: str | Path, *, audited: audit.Report | No
       write_atomically(workdir / 'audit.json', json.dumps(audited.to_json(), indent=2) + '\n')
       write_atomically(workdir / 'tokenizer.json', json.dumps(corpus.tokenizer.to_json()) + '\n')
     run = _Run(config, workdir, sets, model, optimiser, mesh, checkpoints, audited.leaky)
+    if first():
+      note_start(workdir, run.step)
     for writer in (run.trace, run.jsonl, run.board, run.progress):
       stack.callback(writer.close)
     run.introduce()

@@ -109,6 +109,8 @@ def test_the_page_says_what_came_out(run, page):
   assert 'model.chiar.tau' in page
   assert 'later tokens' in page
   assert 'LEAKY' not in page
+  (begun,) = read_records(run, 'starts.jsonl')
+  assert f'<td>{begun["time"]} UTC; code {begun["commit"]}; ' in page
 
 
 def test_a_leaky_run_says_so_everywhere_and_what_is_missing_is_said(run, tmp_path):

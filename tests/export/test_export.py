@@ -62,6 +62,8 @@ def saved(workdir, config, text='some text'):
   numbers = ('loss', 'perplexity', 'bits_per_byte', 'bits_per_character', 'unigram')
   record |= dict.fromkeys((*numbers, 'unigram_bits_per_byte'), 1.5) | {'tokens': 99}
   (workdir / 'metrics.jsonl').write_text(json.dumps(record) + '\n')
+  starts = [{'commit': code} for code in ('abc1234', None, 'def5678', 'abc1234')]
+  (workdir / 'starts.jsonl').write_text('\n'.join(map(json.dumps, starts)))
   return model, fresh.params, tokenizer
 
 
@@ -74,6 +76,7 @@ def test_an_export_runs_with_jax_alone_and_loads_back(capsys, tmp_path):
   folder = tmp_path / 'export'
   readme = (folder / 'README.md').read_text()
   assert '1.5000 nats/token' in readme
+  assert '| code | commit abc1234, then def5678 |' in readme
   assert 'CAUSAL: sgn + softmax' in readme
   assert 'LEAKY' not in readme
   assert "its character's place in `characters`" in readme

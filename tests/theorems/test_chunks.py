@@ -3,13 +3,11 @@
 import numpy as np
 import pytest
 
-from tests.theorems.instances import N, asked, every_variant, inputs, instance
+from tests.theorems.instances import CORE, N, asked, every_variant, inputs, instance
 
 REACH = {'float64': 1e-9, 'float32': 1e-5}
-SPLITS = {
-  'float64': ([N], [7, 1, 16], [2] * (N // 2), [7] + [1] * (N - 7)),
-  'float32': ([7, 1, 16],),
-}
+FEW = ([7, 1, 16], [7] + [1] * (N - 7))
+MANY = ([N], [2] * (N // 2), *FEW)  # each size is a program to compile
 
 
 def in_chunks(mixer, x_BLD, sizes):
@@ -25,6 +23,8 @@ def in_chunks(mixer, x_BLD, sizes):
 @every_variant
 @pytest.mark.parametrize('dtype', REACH)
 def test_any_split_into_chunks_gives_the_whole(name, dtype, record_property):
+  if dtype == 'float32' and name not in CORE:
+    return  # what float32 adds is told by one variant of each mixer and form
   mixer = instance(name, dtype)
   cache, said = asked(mixer.empty_cache, 1)
   if not mixer.module.causal:
@@ -34,7 +34,7 @@ def test_any_split_into_chunks_gives_the_whole(name, dtype, record_property):
   assert cache is not None, said
   x_BLD = inputs(2, N)
   whole_BLD = np.asarray(mixer.gradients(x_BLD)[1])
-  for sizes in SPLITS[dtype]:
+  for sizes in MANY if name in CORE and dtype == 'float64' else FEW:
     difference_BLD = np.abs(in_chunks(mixer, x_BLD, sizes) - whole_BLD)
     assert np.max(difference_BLD) <= REACH[dtype] * np.max(np.abs(whole_BLD)), sizes
 

@@ -12,6 +12,7 @@ import pytest
 from sgnjax.data import pipeline
 from sgnjax.errors import LeakError, UserError
 from sgnjax.jobs import eval as eval_job
+from sgnjax.machine import commit
 from sgnjax.train import loop
 from sgnjax.train.checkpoint import committed, load_params
 from sgnjax.train.initial import start_from
@@ -53,6 +54,9 @@ def test_what_a_run_leaves(run):
   assert json.loads((workdir / 'tokenizer.json').read_text())['kind'] == 'char'
   assert 'Total' in (workdir / 'parameters.txt').read_text()
   assert committed(workdir) == [10, 20]
+  (begun,) = read_records(workdir, 'starts.jsonl')
+  assert (begun['step'], begun['commit'], begun['processes']) == (0, commit(), 1)
+  assert begun['device'] == f'{jax.device_count()} x cpu'
   records = read_records(workdir)
   assert [(r['kind'], r['step']) for r in records] == [
     ('train', 4), ('train', 8), ('evaluation', 10), ('train', 12), ('train', 16), ('train', 20),

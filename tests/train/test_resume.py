@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from sgnjax.data import pipeline
+from sgnjax.machine import commit
 from sgnjax.parallel.mesh import make_mesh
 from sgnjax.train import loop
 from sgnjax.train.checkpoint import Checkpoints, committed
@@ -77,6 +78,8 @@ def test_sigterm_and_resume(tmp_path, cache):
   )
   assert second.returncode == 0, second.stderr
   assert f'resuming {stopped} from step 10' in second.stdout
+  starts = read_records(stopped, 'starts.jsonl')
+  assert [(start['step'], start['commit']) for start in starts] == [(0, commit()), (10, commit())]
   assert_same_run(tiny(tmp_path), straight, stopped, 20)
 
 

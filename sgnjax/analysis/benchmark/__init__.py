@@ -20,8 +20,8 @@ from sgnjax.analysis.benchmark import (
   train,
 )
 from sgnjax.analysis.benchmark.settings import ALL, STEP, Settings
-from sgnjax.analysis.machine import commit, machine
 from sgnjax.errors import check_choice
+from sgnjax.machine import commit, machine
 from sgnjax.train.log import write_atomically
 
 Section = Callable[[Settings], Iterator[page.Row | str]]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from sgnjax.analysis.machine import in_words
+from sgnjax.machine import in_words
 from sgnjax.train.log import mark, write_atomically
 
 Row = dict[str, Any]  # column, with its unit -> value; 'LEAKY' true: of a form that sees the future

@@ -17,7 +17,7 @@ from ml_collections import ConfigDict
 from sgnjax import config as config_lib
 from sgnjax.analysis.benchmark import timing
 from sgnjax.analysis.flops import flops, known, xla_flops
-from sgnjax.analysis.machine import in_words, machine
+from sgnjax.machine import in_words, machine
 from sgnjax.models import DECODERS, build, count
 from sgnjax.parallel.feed import place
 from sgnjax.parallel.mesh import make_mesh

@@ -8,11 +8,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from ml_collections import ConfigDict
 
-from sgnjax.analysis.machine import in_words, machine
 from sgnjax.analysis.plots.panels import LINES
 from sgnjax.analysis.plots.style import entitle, new_figure, plain_log, save
 from sgnjax.analysis.scaling.law import Law, fit
 from sgnjax.analysis.scaling.measure import GIB
+from sgnjax.machine import in_words, machine
 from sgnjax.train.log import mark
 
 LONGEST = 2**20

@@ -12,9 +12,9 @@ import sys
 import time
 from pathlib import Path
 
-from sgnjax.analysis.machine import commit
 from sgnjax.analysis.tasks.page import ROOT, finished, page
 from sgnjax.analysis.tasks.runs import TASKS
+from sgnjax.machine import commit
 
 
 def main() -> int:

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sgnjax import config as config_lib
-from sgnjax.analysis.machine import in_words, machine
 from sgnjax.analysis.tasks.runs import TASKS, Task
+from sgnjax.machine import in_words, machine
 from sgnjax.models import build, count
 from sgnjax.train.checkpoint import committed, load_params
 from sgnjax.train.log import mark, read_records

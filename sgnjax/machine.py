@@ -27,13 +27,15 @@ def in_words(found: dict[str, Any]) -> str:
 
 def commit() -> str | None:
   """The commit of this code, and whether files differ from it; None outside a clone."""
+  here = Path(__file__)
 
   def git(*words: str) -> str:
-    here = Path(__file__).parent
-    done = subprocess.run(['git', *words], cwd=here, capture_output=True, text=True, check=True)
+    words = ('git', *words)
+    done = subprocess.run(words, cwd=here.parent, capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
   try:
+    git('ls-files', '--error-unmatch', here.name)  # installed below a clone of something else
     changed = git('status', '--porcelain', '--untracked-files=no', ':/sgnjax', ':/configs')
     return git('rev-parse', '--short', 'HEAD') + (' with changes' if changed else '')
   except (OSError, subprocess.CalledProcessError):
