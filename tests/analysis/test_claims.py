@@ -2,6 +2,8 @@
 
 import re
 
+from sgnjax import config as config_lib
+from sgnjax.analysis.claims.lab import PATHS
 from sgnjax.analysis.flops import claims
 
 
@@ -26,3 +28,8 @@ def test_the_part_about_sgn_names_every_term():
   for term in ('scores', 'weighted values', 'q, k, v projections', 'ffn products', 'head'):
     assert f'| {term} |' in text
   assert re.search(r'layers of the published SGN need [\d.]+% fewer', text)
+
+
+def test_sets_that_lie_in_the_folder_of_real_data_go_by_the_names_that_configs_give():
+  named = {config_lib.load(path).data.name for path in config_lib.CONFIGS.glob('[!_]*.py')}
+  assert set(PATHS) <= named

@@ -29,7 +29,7 @@ SHARE = 0.4  # of a chip's peak that a prediction of cost counts on
 # Files of a data set below the folder of real data.
 PATHS = {
   'tiny_shakespeare': 'tinyshakespeare/input.txt',
-  'ptb': 'ptb',
+  'ptb/char': 'ptb',
   'wikitext2': 'wikitext-2',
 }
 
