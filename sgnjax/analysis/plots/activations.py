@@ -58,7 +58,9 @@ def scalograms(
     ax.set_yticks(at, [f'{period_P[i]:.0f}' for i in at])
     ax.set_title(f'layer {layer + 1}', fontsize=10)
   if len(pieces) <= 64:
-    axes[-1].set_xticks(range(len(pieces)), [drawable(p) for p in pieces], fontsize=7)
+    told = [drawable(piece)[:12] for piece in pieces]
+    upright = {} if max(map(len, told), default=0) < 3 else {'rotation': 90}  # words would overlap
+    axes[-1].set_xticks(range(len(told)), told, fontsize=7, **upright)
   figure.supylabel('period (tokens)')
   figure.supxlabel('text')
   figure.colorbar(image, ax=axes, label='power over its largest', shrink=0.6, aspect=30)
