@@ -17,35 +17,33 @@ from sgnjax.analysis.plots.panels import LINES
 from sgnjax.analysis.plots.style import BLACK, entitle, new_figure, save
 from sgnjax.data.recall import DATA, SETS
 from sgnjax.errors import UserError
-from sgnjax.machine import in_words, machine
-from sgnjax.train.log import mark
+from sgnjax.machine import in_words
+from sgnjax.train.log import STARTS, mark, read_records
 
 SOLVED = 0.95
+COMMAND = 'python launch/main.py --config=configs/recall.py --job=sweep'
 HEAD = """# Recall: where only what stood far before answers
 
-Accuracy on the tokens that each task asks for, mean of {seeds} seeds and their range, at three
-lengths. Models see the same rows in the same order; sizes and steps are those of
-`configs/recall.py`. **Bold**: above 95 % for every seed.
-
-- `mqar`: pairs of keys and values, then these keys at random: the value of each is asked for.
-- `induction`: a random order of symbols comes again and again: from the second round on each is
-  asked for. How long a round is differs from row to row.
-- `copying`: {data} different symbols scattered in filler, asked for in their order.
-"""
+Accuracy on the tokens that each task asks for, mean of {seeds} seeds and their range. Models see
+the same rows in the same order; sizes and steps are those of `configs/recall.py`. **Bold**: above
+95 % for every seed."""
+TASKS = {
+  'mqar': 'pairs of keys and values, then these keys at random: the value of each is asked for.',
+  'induction': 'a random order of symbols comes again and again: from the second round on each is '
+  'asked for. How long a round is differs from row to row.',
+  'copying': f'{DATA} different symbols scattered in filler, asked for in their order.',
+}
 # Of the papers' own settings: none was run here.
-PUBLISHED = """## What others have published
-
-Quoted, not run here, on the authors' own settings (longer rows, other sizes). Selective copying, in
-per cent, from Gu and Dao, "Mamba" (2023), table 1:
+PUBLISHED = """Quoted, not run here, on the authors' own settings (longer rows, other sizes):"""
+OTHERS = {
+  'mqar': """Arora et al., "Zoology" (2023): attention solves it at a width that does not depend on
+the length of the row; models of gates and convolutions need a width that grows with it.""",
+  'copying': """Selective copying, in per cent, from Gu and Dao, "Mamba" (2023), table 1:
 
 | S4 | H3 | Hyena | S6 without gate | Mamba |
 | --- | --- | --- | --- | --- |
-| 18.3 | 57.0 | 30.1 | 97.0 | 99.8 |
-
-Multi-query recall, from Arora et al., "Zoology" (2023): attention solves it at a width that does
-not depend on the length of the row; models of gates and convolutions need a width that grows with
-it.
-"""
+| 18.3 | 57.0 | 30.1 | 97.0 | 99.8 |""",
+}
 
 Found = dict[tuple[str, str, int], list[dict]]  # task, mixer, length -> rows of the seeds
 
@@ -65,6 +63,15 @@ def read(workdir: Path) -> Found:
   if not found:
     raise UserError(f'{path}: no point of the sweep is finished')
   return found
+
+
+def origins(workdir: Path) -> list[str]:
+  """Commit and machine of the sweep's runs, each once."""
+  starts = [
+    start for path in workdir.glob(f'*/{STARTS}') for start in read_records(path.parent, STARTS)
+  ]
+  told = (f'{in_words(start)}; code of commit {start["commit"]}.' for start in starts)
+  return sorted(dict.fromkeys(told))
 
 
 def leaky(rows: list[dict]) -> bool:
@@ -121,12 +128,18 @@ def cell(rows: list[dict]) -> str:
   return f'**{told}**' if min(accuracies) > SOLVED and not said else told
 
 
-def page(found: Found, where: str) -> str:
-  """Markdown; where: the folder of the picture, as the page links to it."""
-  seeds = max(map(len, found.values()))
-  parts = [HEAD.format(seeds=seeds, data=DATA), f'![Accuracy over the length]({where}/recall.png)']
+def page(found: Found, where: str, runs: list[str]) -> str:
+  """Markdown; where: the folder of the picture, as the page links to it; runs: as `origins`."""
+  tasks = list(dict.fromkeys(task for task, _, _ in found))
   lengths = sorted({n for _, _, n in found})
-  for task in dict.fromkeys(task for task, _, _ in found):
+  parts = [HEAD.format(seeds=max(map(len, found.values())))]
+  parts.append('\n'.join(f'- `{task}`: {TASKS[task]}' for task in tasks))
+  if others := [
+    f'`{task}` ({said.rstrip(".")})' for task, said in TASKS.items() if task not in tasks
+  ]:
+    parts.append(f'Not run here: {"; ".join(others)}.')
+  parts.append(f'![Accuracy over the length]({where}/recall.png)')
+  for task in tasks:
     lines = [f'## {task}\n', f'| mixer | {" | ".join(f"{n} tokens" for n in lengths)} |']
     lines.append('| --- |' + ' --- |' * len(lengths))
     for mixer in dict.fromkeys(m for t, m, _ in found if t == task):
@@ -134,16 +147,17 @@ def page(found: Found, where: str) -> str:
       lines.append(f'| {mixer} | {" | ".join(cells)} |')
     lines.append(f'| *one answer for all* |{f" {blind(task):.1%} |" * len(lengths)}')
     parts.append('\n'.join(lines))
-  if any(task == 'copying' for task, _, _ in found):
-    bag = sum(1 / n for n in range(1, DATA + 1)) / DATA
-    parts.append(
-      f'Who only knows which symbols stood there, and not their order, reaches {bag:.1%} at most '
-      'in `copying`: one of those that are left.'
-    )
-  parts.append(PUBLISHED)
-  parts.append(f'{in_words(machine())}.')
-  command = 'python launch/main.py --config=configs/recall.py --job=sweep'
-  parts.append(f'```\n{command}\npython -m sgnjax.analysis.recall runs/recall PAGE\n```')
+    if task == 'copying':
+      bag = sum(1 / n for n in range(1, DATA + 1)) / DATA
+      parts.append(
+        'Who only knows which symbols stood there, and not their order, '
+        f'reaches {bag:.1%} at most: one of those that are left.'
+      )
+    if task in OTHERS:
+      parts += [PUBLISHED, OTHERS[task]]
+  parts += runs
+  only = f' --only={tasks[0]}' if len(tasks) == 1 else ''
+  parts.append(f'```\n{COMMAND}{only}\npython -m sgnjax.analysis.recall runs/recall PAGE\n```')
   return '\n\n'.join(parts) + '\n'
 
 
@@ -155,9 +169,11 @@ def main(arguments: list[str]) -> None:
   except UserError as error:
     sys.exit(f'error: {error}')
   pictures = path.parent.parent / 'pictures'
-  pictures.mkdir(parents=True, exist_ok=True)
+  for folder in (pictures, path.parent):
+    folder.mkdir(parents=True, exist_ok=True)
   save(figure(found), pictures / 'recall.png')
-  path.write_text(page(found, os.path.relpath(pictures, path.parent)), encoding='utf-8')
+  where = os.path.relpath(pictures, path.parent)
+  path.write_text(page(found, where, origins(Path(arguments[0]))), encoding='utf-8')
   print(path)
 
 

@@ -10,6 +10,8 @@ from configs import base
 from sgnjax.analysis import recall as recall_page
 from sgnjax.data import pipeline, recall
 from sgnjax.errors import UserError
+from sgnjax.machine import commit
+from sgnjax.train.log import note_start
 
 SMALL = {'train': 40, 'validation': 20}
 
@@ -125,6 +127,8 @@ def test_the_page_of_a_sweep(tmp_path):
     for seed in range(3)
   ]  # fmt: skip
   (tmp_path / 'sweep.json').write_text(json.dumps(rows))
+  (tmp_path / 'a-run').mkdir()
+  note_start(tmp_path / 'a-run', 0)
   (tmp_path / 'docs' / 'results').mkdir(parents=True)
   path = tmp_path / 'docs' / 'results' / 'recall.md'
   recall_page.main([str(tmp_path), str(path)])
@@ -133,6 +137,8 @@ def test_the_page_of_a_sweep(tmp_path):
   assert '| uniform | 9.5% (9.0% to 10.0%) |' in text
   assert '| published | 99.5% LEAKY (99.0% LEAKY to 100.0% LEAKY) |' in text
   assert 'reaches 34.0% at most' in text
+  assert 'Not run here: `induction` (a random order' in text
+  assert f'code of commit {commit()}.' in text
   assert (tmp_path / 'docs' / 'pictures' / 'recall.png').is_file()
 
 
