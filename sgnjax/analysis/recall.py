@@ -119,12 +119,14 @@ def figure(found: Found) -> Figure:
   return drawn
 
 
-def cell(rows: list[dict]) -> str:
+def cell(rows: list[dict], seeds: int) -> str:
   """Mean and range; bold where every seed has solved it and none sees the future."""
   accuracies, said = [row['accuracy'] for row in rows], mark(leaky(rows))
   told = f'{np.mean(accuracies):.1%}{said}'
   if len(accuracies) > 1:
     told += f' ({min(accuracies):.1%}{said} to {max(accuracies):.1%}{said})'
+  if len(accuracies) < seeds:
+    told += f', of {len(accuracies)} only'
   return f'**{told}**' if min(accuracies) > SOLVED and not said else told
 
 
@@ -132,7 +134,8 @@ def page(found: Found, where: str, runs: list[str]) -> str:
   """Markdown; where: the folder of the picture, as the page links to it; runs: as `origins`."""
   tasks = list(dict.fromkeys(task for task, _, _ in found))
   lengths = sorted({n for _, _, n in found})
-  parts = [HEAD.format(seeds=max(map(len, found.values())))]
+  seeds = max(map(len, found.values()))
+  parts = [HEAD.format(seeds=seeds)]
   parts.append('\n'.join(f'- `{task}`: {TASKS[task]}' for task in tasks))
   if others := [
     f'`{task}` ({said.rstrip(".")})' for task, said in TASKS.items() if task not in tasks
@@ -143,7 +146,9 @@ def page(found: Found, where: str, runs: list[str]) -> str:
     lines = [f'## {task}\n', f'| mixer | {" | ".join(f"{n} tokens" for n in lengths)} |']
     lines.append('| --- |' + ' --- |' * len(lengths))
     for mixer in dict.fromkeys(m for t, m, _ in found if t == task):
-      cells = [cell(found[key]) if (key := (task, mixer, n)) in found else '' for n in lengths]
+      cells = [
+        cell(found[key], seeds) if (key := (task, mixer, n)) in found else '' for n in lengths
+      ]
       lines.append(f'| {mixer} | {" | ".join(cells)} |')
     lines.append(f'| *one answer for all* |{f" {blind(task):.1%} |" * len(lengths)}')
     parts.append('\n'.join(lines))

@@ -126,6 +126,7 @@ def test_the_page_of_a_sweep(tmp_path):
     for n in (32, 64)
     for seed in range(3)
   ]  # fmt: skip
+  rows[-2]['state'] = 'to come'  # of published copying at 64 tokens
   (tmp_path / 'sweep.json').write_text(json.dumps(rows))
   (tmp_path / 'a-run').mkdir()
   note_start(tmp_path / 'a-run', 0)
@@ -136,6 +137,7 @@ def test_the_page_of_a_sweep(tmp_path):
   assert '| softmax | **99.5% (99.0% to 100.0%)** | **99.5%' in text
   assert '| uniform | 9.5% (9.0% to 10.0%) |' in text
   assert '| published | 99.5% LEAKY (99.0% LEAKY to 100.0% LEAKY) |' in text
+  assert '| 100.0% LEAKY, of 1 only |' in text
   assert 'reaches 34.0% at most' in text
   assert 'Not run here: `induction` (a random order' in text
   assert f'code of commit {commit()}.' in text
