@@ -127,7 +127,29 @@ def cell(rows: list[dict], seeds: int) -> str:
     told += f' ({min(accuracies):.1%}{said} to {max(accuracies):.1%}{said})'
   if len(accuracies) < seeds:
     told += f', of {len(accuracies)} only'
-  return f'**{told}**' if min(accuracies) > SOLVED and not said else told
+  return f'**{told}**' if solved(rows) else told
+
+
+def solved(rows: list[dict]) -> bool:
+  """Whether every seed has solved it without seeing the future."""
+  return min(row['accuracy'] for row in rows) > SOLVED and not leaky(rows)
+
+
+def lead(found: Found, task: str) -> str:
+  """Who solves a task, in a sentence."""
+  mixers = dict.fromkeys(m for t, m, _ in found if t == task)
+  everywhere, nowhere, rest = [], [], []
+  for mixer in mixers:
+    at = [n for (t, m, n), rows in found.items() if (t, m) == (task, mixer) and solved(rows)]
+    lengths = [n for t, m, n in found if (t, m) == (task, mixer)]
+    if len(at) == len(lengths):
+      everywhere.append(mixer)
+    elif at:
+      rest.append(f'{mixer} at {", ".join(map(str, sorted(at)))} tokens')
+    else:
+      nowhere.append(mixer)
+  told = (('at every length', everywhere), ('in part', rest), ('at no length', nowhere))
+  return '; '.join(f'solved {where}: {", ".join(who)}' for where, who in told if who) + '.'
 
 
 def page(found: Found, where: str, runs: list[str]) -> str:
@@ -143,7 +165,12 @@ def page(found: Found, where: str, runs: list[str]) -> str:
     parts.append(f'Not run here: {"; ".join(others)}.')
   parts.append(f'![Accuracy over the length]({where}/recall.png)')
   for task in tasks:
-    lines = [f'## {task}\n', f'| mixer | {" | ".join(f"{n} tokens" for n in lengths)} |']
+    said = lead(found, task)
+    lines = [
+      f'## {task}\n',
+      f'{said[0].upper()}{said[1:]}\n',
+      f'| mixer | {" | ".join(f"{n} tokens" for n in lengths)} |',
+    ]
     lines.append('| --- |' + ' --- |' * len(lengths))
     for mixer in dict.fromkeys(m for t, m, _ in found if t == task):
       cells = [

@@ -138,6 +138,7 @@ def test_the_page_of_a_sweep(tmp_path):
   assert '| uniform | 9.5% (9.0% to 10.0%) |' in text
   assert '| published | 99.5% LEAKY (99.0% LEAKY to 100.0% LEAKY) |' in text
   assert '| 100.0% LEAKY, of 1 only |' in text
+  assert 'Solved at every length: softmax; solved at no length: uniform, published.' in text
   assert 'reaches 34.0% at most' in text
   assert 'Not run here: `induction` (a random order' in text
   assert f'code of commit {commit()}.' in text
