@@ -21,6 +21,7 @@ from sgnjax.machine import in_words
 from sgnjax.train.log import STARTS, mark, read_records
 
 SOLVED = 0.95
+PEER = 'softmax'  # can solve every task
 COMMAND = 'python launch/main.py --config=configs/recall.py --job=sweep'
 HEAD = """# Recall: where only what stood far before answers
 
@@ -136,7 +137,7 @@ def solved(rows: list[dict]) -> bool:
 
 
 def lead(found: Found, task: str) -> str:
-  """Who solves a task, in a sentence."""
+  """Who solves a task, in a sentence or two."""
   mixers = dict.fromkeys(m for t, m, _ in found if t == task)
   everywhere, nowhere, rest = [], [], []
   for mixer in mixers:
@@ -149,7 +150,14 @@ def lead(found: Found, task: str) -> str:
     else:
       nowhere.append(mixer)
   told = (('at every length', everywhere), ('in part', rest), ('at no length', nowhere))
-  return '; '.join(f'solved {where}: {", ".join(who)}' for where, who in told if who) + '.'
+  said = '; '.join(f'solved {where}: {", ".join(who)}' for where, who in told if who)
+  short = sorted(n for (t, m, n), r in found.items() if (t, m) == (task, PEER) and not solved(r))
+  if not short:
+    return f'{said}.'
+  return (
+    f'{said}. At {", ".join(map(str, short))} tokens {PEER} has not learnt it in these steps '
+    'either: there the table tells who learns sooner, not who can.'
+  )
 
 
 def page(found: Found, where: str, runs: list[str]) -> str:
