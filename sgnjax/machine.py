@@ -25,6 +25,12 @@ def in_words(found: dict[str, Any]) -> str:
   return f'{found["device"]}; {found["machine"]}; {versions}'
 
 
+def origin(start: dict[str, Any]) -> str:
+  """A line of a run's starts.jsonl in words: machine, versions, and the code."""
+  code = f'commit {start["commit"]}' if start['commit'] else 'installed without its history'
+  return f'{in_words(start)}; code: {code}'
+
+
 def commit() -> str | None:
   """The commit of this code, and whether files differ from it; None outside a clone."""
   here = Path(__file__)

@@ -39,7 +39,7 @@ WRONG = {
 def checked(folder: Path, *files: Path) -> list[str]:
   """Lines of the type checker about files that use sgnjax; it looks into nothing else."""
   (folder / 'mypy.ini').write_text(
-    '[mypy]\nfollow_imports = skip\nignore_missing_imports = True\nscripts_are_modules = True\n'
+    '[mypy]\nfollow_imports = skip\nignore_missing_imports = True\n'
     '[mypy-sgnjax,sgnjax.*]\nfollow_imports = silent\n'
   )
   words = [sys.executable, '-m', 'mypy', '--no-incremental', '--config-file', 'mypy.ini']

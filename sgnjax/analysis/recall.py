@@ -17,11 +17,11 @@ from sgnjax.analysis.plots.panels import LINES
 from sgnjax.analysis.plots.style import BLACK, entitle, new_figure, save
 from sgnjax.data.recall import DATA, SETS
 from sgnjax.errors import UserError
-from sgnjax.machine import in_words
+from sgnjax.machine import origin
 from sgnjax.train.log import STARTS, mark, read_records
 
 SOLVED = 0.95
-PEER = 'softmax'  # can solve every task
+PEER = 'softmax'  # what others are measured by
 COMMAND = 'python launch/main.py --config=configs/recall.py --job=sweep'
 HEAD = """# Recall: where only what stood far before answers
 
@@ -71,8 +71,7 @@ def origins(workdir: Path) -> list[str]:
   starts = [
     start for path in workdir.glob(f'*/{STARTS}') for start in read_records(path.parent, STARTS)
   ]
-  told = (f'{in_words(start)}; code of commit {start["commit"]}.' for start in starts)
-  return sorted(dict.fromkeys(told))
+  return sorted({f'{origin(start)}.' for start in starts})
 
 
 def leaky(rows: list[dict]) -> bool:
@@ -137,27 +136,21 @@ def solved(rows: list[dict]) -> bool:
 
 
 def lead(found: Found, task: str) -> str:
-  """Who solves a task, in a sentence or two."""
-  mixers = dict.fromkeys(m for t, m, _ in found if t == task)
-  everywhere, nowhere, rest = [], [], []
-  for mixer in mixers:
-    at = [n for (t, m, n), rows in found.items() if (t, m) == (task, mixer) and solved(rows)]
-    lengths = [n for t, m, n in found if (t, m) == (task, mixer)]
-    if len(at) == len(lengths):
-      everywhere.append(mixer)
-    elif at:
-      rest.append(f'{mixer} at {", ".join(map(str, sorted(at)))} tokens')
-    else:
-      nowhere.append(mixer)
-  told = (('at every length', everywhere), ('in part', rest), ('at no length', nowhere))
-  said = '; '.join(f'solved {where}: {", ".join(who)}' for where, who in told if who)
-  short = sorted(n for (t, m, n), r in found.items() if (t, m) == (task, PEER) and not solved(r))
-  if not short:
-    return f'{said}.'
-  return (
-    f'{said}. At {", ".join(map(str, short))} tokens {PEER} has not learnt it in these steps '
-    'either: there the table tells who learns sooner, not who can.'
-  )
+  """Who solves a task and at which lengths, in a sentence or two."""
+  at: dict[str, list[int]] = {}
+  for (of, mixer, length), rows in sorted(found.items(), key=lambda item: item[0][2]):
+    if of == task:
+      at.setdefault(mixer, []).extend([length] * solved(rows))
+  who = [f'{mixer} at {", ".join(map(str, n))} tokens' for mixer, n in at.items() if n]
+  others = [mixer for mixer, n in at.items() if not n]
+  said = f'Solved: {"; ".join(who) or "no one"}. Not solved: {", ".join(others) or "no one"}.'
+  lengths = {n for of, mixer, n in found if (of, mixer) == (task, PEER)}
+  if missed := sorted(lengths - set(at.get(PEER, ()))):
+    said += (
+      f' At {", ".join(map(str, missed))} tokens {PEER} has not learnt it in these steps: there '
+      'the table tells who learns sooner, not who can.'
+    )
+  return said
 
 
 def page(found: Found, where: str, runs: list[str]) -> str:
@@ -173,10 +166,9 @@ def page(found: Found, where: str, runs: list[str]) -> str:
     parts.append(f'Not run here: {"; ".join(others)}.')
   parts.append(f'![Accuracy over the length]({where}/recall.png)')
   for task in tasks:
-    said = lead(found, task)
     lines = [
       f'## {task}\n',
-      f'{said[0].upper()}{said[1:]}\n',
+      f'{lead(found, task)}\n',
       f'| mixer | {" | ".join(f"{n} tokens" for n in lengths)} |',
     ]
     lines.append('| --- |' + ' --- |' * len(lengths))

@@ -12,7 +12,7 @@ from sgnjax.analysis.page import Picture, escape, image, section, table, whole
 from sgnjax.data import pipeline
 from sgnjax.decode.text import write
 from sgnjax.errors import UserError
-from sgnjax.machine import in_words
+from sgnjax.machine import origin
 from sgnjax.models import DECODERS, build, count, unpadded
 from sgnjax.train.checkpoint import load_params
 from sgnjax.train.log import STARTS, mark, read_records, write_atomically
@@ -238,10 +238,9 @@ def _origin(workdir: Path, settings) -> str:
     ('config', f'{config.fingerprint(settings)}, seed {settings.seed}'),
   ]
   for start in read_records(workdir, STARTS):
-    code = start['commit'] or 'installed without its history'
     processes = '' if start['processes'] == 1 else f'{start["processes"]} processes; '
     begun = 'begun' if not start['step'] else f'went on from step {start["step"]:,}'
-    rows.append((begun, f'{start["time"]} UTC; code {code}; {processes}{in_words(start)}'))
+    rows.append((begun, f'{start["time"]} UTC; {processes}{origin(start)}'))
   keys = [(escape(k), escape(v)) for k, v in config.flat(settings).items()]
   listed = table([(escape(k), escape(v)) for k, v in rows])
   return f'{listed}\n<details><summary>Every key of the config</summary>{table(keys)}</details>'

@@ -80,8 +80,8 @@ def note_start(workdir: Path, step: int) -> None:
     'processes': jax.process_count(),
     **where,
   }
-  with (workdir / STARTS).open('a', encoding='utf-8') as file:
-    file.write(json.dumps(record) + '\n')
+  lines = [json.dumps(start) + '\n' for start in (*read_records(workdir, STARTS), record)]
+  write_atomically(workdir / STARTS, ''.join(lines))
 
 
 class JsonLines:

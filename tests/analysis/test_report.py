@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import warnings
+from html import escape
 from html.parser import HTMLParser
 
 import jax
@@ -18,6 +19,7 @@ from sgnjax.analysis.capture import _toeplitz_part, capture, pictures, windows
 from sgnjax.analysis.report import report
 from sgnjax.audit import Report, Row
 from sgnjax.data import tokenizers
+from sgnjax.machine import origin
 from sgnjax.models import build
 from sgnjax.models.variants import variant
 from sgnjax.ops.dct import dct_matrix
@@ -110,7 +112,7 @@ def test_the_page_says_what_came_out(run, page):
   assert 'later tokens' in page
   assert 'LEAKY' not in page
   (begun,) = read_records(run, 'starts.jsonl')
-  assert f'<td>{begun["time"]} UTC; code {begun["commit"]}; ' in page
+  assert f'<td>{begun["time"]} UTC; {escape(origin(begun))}</td>' in page
 
 
 def test_a_leaky_run_says_so_everywhere_and_what_is_missing_is_said(run, tmp_path):

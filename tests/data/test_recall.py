@@ -10,8 +10,8 @@ from configs import base
 from sgnjax.analysis import recall as recall_page
 from sgnjax.data import pipeline, recall
 from sgnjax.errors import UserError
-from sgnjax.machine import commit
-from sgnjax.train.log import note_start
+from sgnjax.machine import origin
+from sgnjax.train.log import note_start, read_records
 
 SMALL = {'train': 40, 'validation': 20}
 
@@ -129,7 +129,8 @@ def test_the_page_of_a_sweep(tmp_path):
   rows[-2]['state'] = 'to come'  # of published copying at 64 tokens
   (tmp_path / 'sweep.json').write_text(json.dumps(rows))
   (tmp_path / 'a-run').mkdir()
-  note_start(tmp_path / 'a-run', 0)
+  for step in (0, 7):
+    note_start(tmp_path / 'a-run', step)
   (tmp_path / 'docs' / 'results').mkdir(parents=True)
   path = tmp_path / 'docs' / 'results' / 'recall.md'
   recall_page.main([str(tmp_path), str(path)])
@@ -138,10 +139,12 @@ def test_the_page_of_a_sweep(tmp_path):
   assert '| uniform | 9.5% (9.0% to 10.0%) |' in text
   assert '| published | 99.5% LEAKY (99.0% LEAKY to 100.0% LEAKY) |' in text
   assert '| 100.0% LEAKY, of 1 only |' in text
-  assert 'Solved at every length: softmax; solved at no length: uniform, published.' in text
+  assert 'Solved: softmax at 32, 64 tokens. Not solved: uniform, published.\n' in text
   assert 'reaches 34.0% at most' in text
   assert 'Not run here: `induction` (a random order' in text
-  assert f'code of commit {commit()}.' in text
+  (begun, resumed) = read_records(tmp_path / 'a-run', 'starts.jsonl')
+  assert (begun['step'], resumed['step']) == (0, 7)
+  assert text.count(f'{origin(begun)}.') == 1
   assert (tmp_path / 'docs' / 'pictures' / 'recall.png').is_file()
 
 

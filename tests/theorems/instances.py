@@ -32,10 +32,16 @@ CORE = (
   *('linear', 'performer', 'haar', 'fnet', 'uniform', 'identity'),
 )
 CHOSEN = VARIANTS if os.environ.get('SGNJAX_VARIANTS') == 'all' else CORE
-# Theorems of one variant run in one process, which compiles each program once.
-every_variant = pytest.mark.parametrize(
-  'name', [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in CHOSEN]
-)
+
+
+def over(names):
+  """Theorems of one variant run in one process, which compiles each program once."""
+  return pytest.mark.parametrize(
+    'name', [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in names]
+  )
+
+
+every_variant, core_variants = over(CHOSEN), over(CORE)
 
 
 def inputs(batch: int, length: int, seed: int = 0) -> np.ndarray:

@@ -1,11 +1,17 @@
 """Any split into chunks gives the output of the whole, and ragged prompts that of each alone."""
 
 import numpy as np
-import pytest
 
-from tests.theorems.instances import CORE, N, asked, every_variant, inputs, instance
+from tests.theorems.instances import (
+  CORE,
+  N,
+  asked,
+  core_variants,
+  every_variant,
+  inputs,
+  instance,
+)
 
-REACH = {'float64': 1e-9, 'float32': 1e-5}
 FEW = ([7, 1, 16], [7] + [1] * (N - 7))
 MANY = ([N], [2] * (N // 2), *FEW)  # each size is a program to compile
 
@@ -20,23 +26,31 @@ def in_chunks(mixer, x_BLD, sizes):
   return np.concatenate(pieces, axis=1)
 
 
+def check_splits(mixer, splits, reach):
+  x_BLD = inputs(2, N)
+  whole_BLD = np.asarray(mixer.gradients(x_BLD)[1])
+  for sizes in splits:
+    difference_BLD = np.abs(in_chunks(mixer, x_BLD, sizes) - whole_BLD)
+    assert np.max(difference_BLD) <= reach * np.max(np.abs(whole_BLD)), sizes
+
+
 @every_variant
-@pytest.mark.parametrize('dtype', REACH)
-def test_any_split_into_chunks_gives_the_whole(name, dtype, record_property):
-  if dtype == 'float32' and name not in CORE:
-    return  # what float32 adds is told by one variant of each mixer and form
-  mixer = instance(name, dtype)
+def test_any_split_into_chunks_gives_the_whole(name, record_property):
+  mixer = instance(name)
   cache, said = asked(mixer.empty_cache, 1)
   if not mixer.module.causal:
     assert f"mixer '{mixer.module.label}' keeps no cache" in said
     record_property('cell', 'not causal')
     return
   assert cache is not None, said
-  x_BLD = inputs(2, N)
-  whole_BLD = np.asarray(mixer.gradients(x_BLD)[1])
-  for sizes in MANY if name in CORE and dtype == 'float64' else FEW:
-    difference_BLD = np.abs(in_chunks(mixer, x_BLD, sizes) - whole_BLD)
-    assert np.max(difference_BLD) <= REACH[dtype] * np.max(np.abs(whole_BLD)), sizes
+  check_splits(mixer, MANY if name in CORE else FEW, 1e-9)
+
+
+@core_variants
+def test_so_it_does_in_float32(name):
+  mixer = instance(name, 'float32')
+  if mixer.module.causal:  # the test above reads what others say
+    check_splits(mixer, FEW, 1e-5)
 
 
 @every_variant

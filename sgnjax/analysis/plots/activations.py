@@ -59,8 +59,8 @@ def scalograms(
     ax.set_title(f'layer {layer + 1}', fontsize=10)
   if len(pieces) <= 64:
     told = [drawable(piece)[:12] for piece in pieces]
-    upright = {} if max(map(len, told), default=0) < 3 else {'rotation': 90}  # words would overlap
-    axes[-1].set_xticks(range(len(told)), told, fontsize=7, **upright)
+    turned = 90 if max(map(len, told), default=0) > 2 else 0  # words would overlap
+    axes[-1].set_xticks(range(len(told)), told, fontsize=7, rotation=turned)
   figure.supylabel('period (tokens)')
   figure.supxlabel('text')
   figure.colorbar(image, ax=axes, label='power over its largest', shrink=0.6, aspect=30)

@@ -42,7 +42,7 @@ def plain_log(axis) -> None:
 
   Called when all is drawn: on less than two decades 2 and 5 are told beside 1.
   """
-  low, high = axis.axes.get_ylim() if axis.axis_name == 'y' else axis.axes.get_xlim()
+  low, high = axis.get_view_interval()
   if axis.get_transform().base == 10 and high < 100 * low:
     axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
   axis.set_major_formatter(lambda value, _: f'{value:g}')
