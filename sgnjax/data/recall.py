@@ -13,10 +13,10 @@ the second round on each is asked for. Rounds are a quarter to a half of a row l
 row to row, so that no fixed distance answers. Source: repeated random tokens, Olsson et al.,
 "In-context Learning and Induction Heads" (2022).
 
-`recall/mqar`: pairs of a key and a value, an eighth of the row's length; then keys of these at
-random, each before its value, which is asked for. Source: multi-query associative recall, Arora et
-al., "Zoology" (2023), section 3.2; there a key is asked for once, with random tokens between, and
-has a vocabulary of 8,192.
+`recall/mqar`: pairs of a key and a value, from two to a sixteenth of the row's length; then keys of
+these at random, each before its value, which is asked for. Source: multi-query associative recall,
+Arora et al., "Zoology" (2023), section 3.2; there rows have one number of pairs, a key is asked for
+once, with random tokens between, and has a vocabulary of 8,192.
 """
 
 import hashlib
@@ -77,18 +77,18 @@ def _induction(rng: np.random.Generator, count: int, length: int) -> Made:
 
 def _mqar(rng: np.random.Generator, count: int, length: int) -> Made:
   """Words: keys, values."""
-  pairs = min(KEYS, length // 8)
-  keys_NP = _distinct(rng, count, KEYS, pairs)
-  values_NP = KEYS + rng.integers(0, KEYS, (count, pairs))
+  most = min(KEYS, length // 16)
+  pairs_N1 = rng.integers(2, most + 1, (count, 1))
+  keys_NP = _distinct(rng, count, KEYS, most)
+  values_NP = KEYS + rng.integers(0, KEYS, (count, most))
   # Each once in order, then at random; a row of odd length ends with a value.
-  slots = (length + 2) // 2
-  which_NS = rng.integers(0, pairs, (count, slots))
-  which_NS[:, :pairs] = np.arange(pairs)
+  slot_S = np.arange((length + 2) // 2)
+  again_NS = rng.integers(0, pairs_N1, (count, len(slot_S)))
+  which_NS = np.where(slot_S < pairs_N1, slot_S, again_NS)
   both_NS2 = np.stack([np.take_along_axis(a, which_NS, axis=1) for a in (keys_NP, values_NP)], -1)
   ids_NT = both_NS2.reshape(count, -1)[:, : length + 1]
   place_L = np.arange(length)
-  asked_L = (place_L >= 2 * pairs) & (place_L % 2 == 0)
-  return Made(ids_NT, np.broadcast_to(asked_L, (count, length)))
+  return Made(ids_NT, (place_L >= 2 * pairs_N1) & (place_L % 2 == 0))
 
 
 def _distinct(rng: np.random.Generator, count: int, among: int, size: int) -> np.ndarray:
@@ -103,7 +103,7 @@ def _words(kind: str, count: int) -> tuple[str, ...]:
 SETS: dict[str, Task] = {
   'recall/copying': Task((FILLER, ARROW, *_words('s', SYMBOLS)), _copying, 2 * DATA + 1, SYMBOLS),
   'recall/induction': Task(_words('s', ORDINARY), _induction, 8, ORDINARY),
-  'recall/mqar': Task((*_words('k', KEYS), *_words('v', KEYS)), _mqar, 16, KEYS),
+  'recall/mqar': Task((*_words('k', KEYS), *_words('v', KEYS)), _mqar, 32, KEYS),
 }
 
 

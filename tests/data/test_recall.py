@@ -53,16 +53,20 @@ def test_induction_asks_for_what_followed_the_symbol_before():
   assert len(rounds) > 4
 
 
-@pytest.mark.parametrize('context', [16, 31, 64])
+@pytest.mark.parametrize('context', [32, 47, 64, 128])
 def test_associative_recall_asks_for_the_value_of_each_key(context):
+  found = set()
   for words, asked in rows('recall/mqar', context):
-    pairs = context // 8
+    pairs = min(asked) // 2
     value = dict(zip(words[: 2 * pairs : 2], words[1 : 2 * pairs : 2], strict=True))
     assert len(value) == pairs
     assert list(asked) == list(range(2 * pairs, context, 2))
     for i, answer in asked.items():
       assert answer == value[words[i]]
       assert words[i + 1 : i + 2] in ([answer], [])
+    found.add(pairs)
+  assert found <= set(range(2, context // 16 + 1))
+  assert len(found) >= min(context // 16 - 1, 5)
 
 
 def test_examples_are_the_same_ones_always_and_others_in_each_split():
