@@ -29,8 +29,8 @@ Accuracy on the tokens that each task asks for, mean of {seeds} seeds and their 
 the same rows in the same order; sizes and steps are those of `configs/recall.py`. **Bold**: above
 95 % for every seed."""
 TASKS = {
-  'mqar': 'pairs of keys and values, then these keys at random: the value of each is asked for. How '
-  'many pairs differs from row to row, from two to a sixteenth of its length.',
+  'mqar': 'pairs of keys and values, then these keys at random: the value of each is asked for. '
+  'How many pairs differs from row to row, from two to a sixteenth of its length.',
   'induction': 'a random order of symbols comes again and again: from the second round on each is '
   'asked for. How long a round is differs from row to row.',
   'copying': f'{DATA} different symbols scattered in filler, asked for in their order.',
