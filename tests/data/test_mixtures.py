@@ -77,11 +77,12 @@ def test_each_step_has_the_main_set_and_perhaps_another(config):
 
 @pytest.mark.parametrize('threads', [0, 3])
 @pytest.mark.parametrize('at', [0, 1, 7, 24])
-def test_resume_inside_a_mixture(config, threads, at):
+@pytest.mark.parametrize('before', [None, slice(3, 5)], ids=['alone', 'second of two'])
+def test_resume_inside_a_mixture(config, threads, at, before):
   config.data.threads = threads
   corpora = mixtures.load(config)
   straight = take(mixtures.train_iterator(config, corpora), at + 20)
-  stopped = mixtures.train_iterator(config, corpora)
+  stopped = mixtures.train_iterator(config, corpora, before)
   take(stopped, at)
   state = json.loads(json.dumps(stopped.get_state()))
   resumed = mixtures.train_iterator(config, mixtures.load(config))
