@@ -87,6 +87,7 @@ def program(twin, programs):
   return mesh, jax.device_put(state, where), step
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'path',
   [

@@ -9,6 +9,7 @@ from sgnjax.errors import UserError
 from tests.analysis.test_flops import config_of
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kv', ['all', 'routed'])
 def test_compiled_flops_fall_as_the_formula_says(kv):
   found = {}

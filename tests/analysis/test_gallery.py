@@ -12,6 +12,7 @@ from sgnjax.analysis.plots import save
 FEW_WORDS = functools.partial(chiar.chiar_entropy, words=300)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('draw', DRAWN, ids=lambda draw: draw.__name__)
 def test_every_picture_draws_and_says_what_its_axes_are(draw, tmp_path):
   figure = FEW_WORDS() if draw is chiar.chiar_entropy else draw()

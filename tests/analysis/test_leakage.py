@@ -72,6 +72,7 @@ def run(tmp_path_factory):
   return folder / 'run'
 
 
+@pytest.mark.slow
 def test_a_run_and_its_page(run, capsys):
   jax.clear_caches()
   assert job.run(None, run) == 0

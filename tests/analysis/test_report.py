@@ -115,6 +115,7 @@ def test_the_page_says_what_came_out(run, page):
   assert f'<td>{begun["time"]} UTC; {escape(origin(begun))}</td>' in page
 
 
+@pytest.mark.slow
 def test_a_leaky_run_says_so_everywhere_and_what_is_missing_is_said(run, tmp_path):
   copy = shutil.copytree(run, tmp_path / 'copy')
   text = run.parent / 'text.txt'
@@ -134,6 +135,7 @@ def test_a_leaky_run_says_so_everywhere_and_what_is_missing_is_said(run, tmp_pat
   assert re.search(r'alt="Validation loss .* LEAKY"', leaky)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('model', 'group', 'expected'),
   [
@@ -163,6 +165,7 @@ def test_each_mechanism_has_its_pictures(model, group, expected):
 ROUTES = ['routes_text', 'routes_tokens', 'routes_layers']
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('name', 'expected', 'said'),
   [

@@ -65,6 +65,7 @@ VARIANTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', VARIANTS)
 def test_variants_agree_too(name):
   report = audit.twin_report(VARIANTS[name])

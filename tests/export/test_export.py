@@ -67,6 +67,7 @@ def saved(workdir, config, text='some text'):
   return model, fresh.params, tokenizer
 
 
+@pytest.mark.slow
 def test_an_export_runs_with_jax_alone_and_loads_back(capsys, tmp_path):
   config = config_of()
   model, params, tokenizer = saved(tmp_path, config)

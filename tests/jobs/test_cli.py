@@ -112,6 +112,7 @@ def test_a_workdir_of_another_config(capsys, run_of_text):
   )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('old', 'new', 'said'),
   [('lazy dog', 'dog lazy', 'is not the one'), ('quick', 'QUICK', 'another vocabulary')],
@@ -125,6 +126,7 @@ def test_another_text_behind_the_same_path(capsys, tmp_path, old, new, said):
   refused(capsys, *flags, '--config.train.steps=4', said=said)
 
 
+@pytest.mark.slow
 def test_samples_and_what_they_refuse(capsys, run_of_text):
   workdir, _ = run_of_text
   assert main.main([f'--workdir={workdir}', '--job=sample', '--config.sample.prompt=the ']) == 0

@@ -117,6 +117,7 @@ def straight(tmp_path_factory):
   return folder, losses(folder / 'w'), final
 
 
+@pytest.mark.slow
 def test_sigterm_on_one_of_two_and_resumed_by_one(straight, start, tmp_path):
   folder, whole, final = straight
   workdir = tmp_path / 'w'

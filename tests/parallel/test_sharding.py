@@ -37,6 +37,7 @@ def cases():
       yield pytest.param(name, mesh, id=f'{name}-{"x".join(map(str, mesh))}', marks=mark)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(('name', 'mesh'), list(cases()))
 def test_losses_and_gradients_are_those_of_one_device(name, mesh, record_property):
   alone, sharded = run(name, ONE), run(name, mesh)
@@ -54,6 +55,7 @@ def test_losses_and_gradients_are_those_of_one_device(name, mesh, record_propert
   assert alone.losses[-1] < alone.losses[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('changes', [{'model.remat': 'dots'}, {'model.remat': 'all'}])
 @pytest.mark.xdist_group('mesh sgn')
 def test_what_is_computed_again_is_the_same(changes):
@@ -71,6 +73,7 @@ def test_microbatches_on_a_mesh_add_up_to_the_batch():
   assert furthest(whole.end, parts.end) < CLOSE
 
 
+@pytest.mark.slow
 def test_bfloat16_computes_and_float32_is_kept():
   """And the state given is given away: a step holds one copy of it."""
   losses = []

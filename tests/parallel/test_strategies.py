@@ -69,6 +69,7 @@ def test_spectral_mixing_trades_length_for_channels(name):
   assert count(found, 'all-to-all', 'sequence') == 4 * LAYERS  # there and back, ahead and back
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('name', 'mesh'),
   [

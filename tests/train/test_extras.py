@@ -29,6 +29,7 @@ def test_the_average_is_that_of_its_definition():
   assert averaged(None, params, 3, 0.8) is None
 
 
+@pytest.mark.slow
 def test_averaged_weights_are_saved_resumed_evaluated_and_used(tmp_path):
   changes = {'train__ema': 0.9, 'train__steps': 8, 'train__eval_every': 4}
   config = tiny(tmp_path, **changes)

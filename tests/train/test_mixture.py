@@ -85,6 +85,7 @@ def test_a_run_that_stops_in_the_middle_of_a_mixture_goes_on_exactly(run):
   assert numbers(stopped) == numbers(straight)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(('other', 'accumulation'), [('imdb_reviews', 2), ('ptb', 1)])
 def test_the_mean_losses_of_the_sets_are_added(run, other, accumulation):
   folder, _, _ = run

@@ -128,6 +128,7 @@ def test_loss_is_over_tokens_whatever_the_batch(whole, size):
 COUPLED = ('chiar-published',)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['fourier_qk', 'ega', 'chiar', *COUPLED])
 def test_the_other_mechanisms_and_what_couples_the_batch(name):
   c, batch = config(layers=3), ragged(16)
@@ -142,6 +143,7 @@ def test_the_other_mechanisms_and_what_couples_the_batch(name):
   assert (abs(losses[0] / losses[1] - 1) > 1e-6) == (name in COUPLED)
 
 
+@pytest.mark.slow
 def test_an_odd_batch_trains_as_its_rows_doubled():
   c, batch = config(), ragged(7)
   c.train.batch = 7
