@@ -84,6 +84,21 @@ def blind(task: str) -> float:
   return 1 / SETS[f'recall/{task}'].answers
 
 
+def without_order(task: str, length: int) -> float | None:
+  """Accuracy at most of who knows which answers a row has and not which one is asked for."""
+  if task == 'copying':
+    return sum(1 / n for n in range(1, DATA + 1)) / DATA
+  if task != 'mqar':
+    return None
+  made = SETS[f'recall/{task}'].make(np.random.default_rng(0), 4000, length)
+  right = asked = 0.0
+  for ids_T, asked_L in zip(made.ids_NT, made.asked_NL, strict=True):
+    values = ids_T[1 : np.argmax(asked_L) : 2]
+    right += asked_L.sum() * np.unique(values, return_counts=True)[1].max() / len(values)
+    asked += asked_L.sum()
+  return right / asked
+
+
 def figure(found: Found) -> Figure:
   """A panel a task: accuracy over the length, a line a mixer with the range of its seeds."""
   tasks = list(dict.fromkeys(task for task, _, _ in found))
@@ -179,13 +194,10 @@ def page(found: Found, where: str, runs: list[str]) -> str:
       ]
       lines.append(f'| {mixer} | {" | ".join(cells)} |')
     lines.append(f'| *one answer for all* |{f" {blind(task):.1%} |" * len(lengths)}')
+    if least := [share for n in lengths if (share := without_order(task, n)) is not None]:
+      row = ' | '.join(f'{share:.1%}' for share in least)
+      lines.append(f'| *knows which answers a row has, not where* | {row} |')
     parts.append('\n'.join(lines))
-    if task == 'copying':
-      bag = sum(1 / n for n in range(1, DATA + 1)) / DATA
-      parts.append(
-        'Who only knows which symbols stood there, and not their order, '
-        f'reaches {bag:.1%} at most: one of those that are left.'
-      )
     if task in OTHERS:
       parts += [PUBLISHED, OTHERS[task]]
   parts += runs
