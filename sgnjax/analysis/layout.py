@@ -65,7 +65,8 @@ class Memory:
   """Bytes on one device, by formula: activations are all that autodiff saves of a microbatch.
 
   They are split over rows and over the sequence, not over tensor, where a part of them is.
-  gathered: parameters that a device computes with: whole but for the split over tensor.
+  gathered: parameters that a device computes with: whole but for the split over tensor. average: of
+  the weights over the steps, where train.ema asks for it.
   """
 
   parameters: int
@@ -73,10 +74,12 @@ class Memory:
   optimiser: int
   activations: int
   gathered: int
+  average: int
 
   @property
   def total(self) -> int:
-    return self.parameters + self.gradients + self.optimiser + self.activations
+    state = self.parameters + self.average + self.optimiser
+    return state + self.gradients + self.activations
 
   def traffic(self, config: ConfigDict, program: Program) -> int:
     """Bytes that a step reads and writes at least: activations written and read; weights read by
@@ -87,7 +90,7 @@ class Memory:
     m, accumulation = config.model, config.train.accumulation
     passes = 3 if m.remat == 'all' else 2
     weights = self.gathered * jnp.dtype(m.dtype).itemsize // 4
-    state = 2 * (self.parameters + self.optimiser + self.gradients)
+    state = 2 * (self.parameters + self.average + self.optimiser + self.gradients)
     saved = min(self.activations, program.temporaries or self.activations)
     return state + accumulation * (2 * saved + passes * weights)
 
@@ -175,6 +178,7 @@ class Layout:
         p.here * n // (tensor if any('tensor' in axis for axis in p.axes) else 1)
         for p, n in zip(parameters, split, strict=True)
       ),
+      average=held if self.config.train.ema else 0,
     )
 
   def nearest(self, target: Target, limit: int) -> dict[str, tuple[Target, AbstractMesh, Memory]]:

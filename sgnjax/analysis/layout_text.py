@@ -72,6 +72,7 @@ def memory(found: Memory, program: Program, target: Target, rows_at_once: int) -
     ('parameters', found.parameters),
     ('gradients', found.gradients),
     ("the optimiser's state", found.optimiser),
+    *([('average of the weights', found.average)] if found.average else []),
     (f'activations of {rows_at_once} rows that autodiff saves', found.activations),
     ('total by formula', found.total),
   )

@@ -239,13 +239,15 @@ def _memory(config: ConfigDict, params, per_example: int) -> list[str]:
   stored = sum(math.prod(a.shape) * a.dtype.itemsize for a in jax.tree.leaves(params))
   rows_at_once = -(-config.train.batch // config.train.accumulation)
   saved = rows_at_once * per_example
+  average = stored if config.train.ema else 0
   rows = [
     ('memory', 'GiB'),
     ('parameters', f'{stored / GIB:.3f}'),
     ('gradients', f'{stored / GIB:.3f}'),
     ('Adam moments', f'{2 * stored / GIB:.3f}'),
+    *([('average of the weights', f'{average / GIB:.3f}')] if average else []),
     (f'activations of {rows_at_once} examples, all that autodiff saves', f'{saved / GIB:.3f}'),
-    ('total, over all devices together', f'{(4 * stored + saved) / GIB:.3f}'),
+    ('total, over all devices together', f'{(4 * stored + average + saved) / GIB:.3f}'),
   ]
   return aligned(rows, right=(1,))
 

@@ -36,14 +36,21 @@ def laid():
   return layout.Layout(config, build(config), per_example=1000)
 
 
-def test_the_formula_holds_of_real_arrays(laid):
-  config = laid.config
+@pytest.mark.parametrize('ema', [0.0, 0.9])
+def test_the_formula_holds_of_real_arrays(laid, ema):
+  config = laid.config.copy_and_resolve_references()
+  config.train.ema = ema
+  laid = layout.Layout(config, build(config), per_example=1000)
   mesh = make_mesh(config)
   state = state_lib.create(config, build(config), make_optimiser(config), mesh)
   found = laid.memory(layout.mesh_of(config, 8))
   assert found.parameters == bytes_on_a_device(state.params)
   assert found.optimiser == bytes_on_a_device(state.opt_state)
   assert found.activations == 8 // 2 * 1000 // 2
+  assert found.average == bytes_on_a_device(state.average)
+  assert found.total == sum(
+    (found.parameters, found.gradients, found.optimiser, found.activations, found.average)
+  )
   parameters = {p.path: p for p in laid.parameters(layout.mesh_of(config, 8))}
   assert parameters['embedding'].axes == (('tensor', 'fsdp'), ())
   whole = sum(a.nbytes for a in jax.tree.leaves(state.params))
