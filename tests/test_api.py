@@ -120,6 +120,7 @@ class Deep(nn.Module):
     return nn.Dense(5, name='head')(x_BLD)
 
 
+@pytest.mark.slow
 def test_the_first_of_a_hundred_submodules_is_named():
   assert sgnjax.audit(Deep(), vocab=5, length=4).layer == 'submodule 060 (dense_60)'
 

@@ -36,6 +36,7 @@ def test_projections_scores_and_values_follow_the_capacity_by_hand():
       assert kept == pytest.approx(share)
 
 
+@pytest.mark.slow
 def test_a_small_measurement_and_its_table():
   config = config_of('chiar', width=32, heads=2, vocab=64, layers=1, stack=(('chiar', 1),))
   found = dispatch.measure(config, capacities=(0.25,), length=128, repeats=1)

@@ -94,6 +94,7 @@ def test_formulas_agree_with_xla_within_two_per_cent(name):
   assert ours == pytest.approx(theirs, rel=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', WHOLE)
 def test_variants_agree_with_xla_within_two_per_cent(name):
   # One layer: a scan over several computes once what no parameter and no token enters.
@@ -112,6 +113,7 @@ def test_variants_agree_with_xla_within_two_per_cent(name):
   assert ours[1] + 2 * more == pytest.approx(theirs[1], rel=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', CORE)
 def test_a_mixer_alone_agrees_too(name):
   """Without the products of FFN and head, in another shape that no power of two divides."""

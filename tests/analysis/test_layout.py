@@ -70,6 +70,7 @@ def test_a_compiled_program_holds_as_much(laid):
   assert found.refused is None
 
 
+@pytest.mark.slow
 def test_a_new_process_has_the_devices_that_this_one_lacks():
   found = layout.program(tiny(16, data=2, fsdp=8), targets.find('h100-16'))
   groups = {c.axes: c.group for c in found.collectives}

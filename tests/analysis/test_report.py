@@ -85,6 +85,7 @@ def parsed(page: str) -> Balance:
   return parser
 
 
+@pytest.mark.slow
 def test_the_page_is_whole_and_needs_nothing_else(run, page):
   tags = parsed(page).seen
   assert not [tag for tag, _ in tags if tag in ('script', 'link', 'iframe')]
@@ -196,6 +197,7 @@ def test_pictures_of_variants_say_what_they_are_of(name, expected, said, tmp_pat
     assert plots.save(drawn[-1].figure, tmp_path / 'a.png').stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_soft_routes_show_the_gate_and_no_threshold():
   config = variant(small(layers=3), 'chiar-soft')
   tokenizer = tokenizers.make('char', TEXT)

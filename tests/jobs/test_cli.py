@@ -101,6 +101,7 @@ def test_a_workdir_that_cannot_be_one(capsys, tmp_path):
     refused(capsys, f'--workdir={tmp_path}/new', said='new')
 
 
+@pytest.mark.slow
 def test_a_workdir_of_another_config(capsys, run_of_text):
   workdir, flags = run_of_text
   refused(
@@ -145,6 +146,7 @@ def test_a_letter_beyond_ascii_is_named_as_it_is(capsys, run_of_text):
   assert "character 'ü' (U+00FC)" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_prompts_of_a_file_with_every_way_of_choosing(capsys, tmp_path, run_of_text):
   workdir, _ = run_of_text
   (tmp_path / 'prompts').write_text('the quick\n\nbrown\n')

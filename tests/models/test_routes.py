@@ -42,6 +42,7 @@ def make(options):
   return model, jax.tree_util.tree_map_with_path(draw, shapes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kind', KINDS)
 def test_generation_takes_the_routes_of_teacher_forcing(kind):
   """Two prompts of different length in one cache, token by token, and each row as a whole."""

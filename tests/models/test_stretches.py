@@ -42,6 +42,7 @@ def stepped(c):
   return jax.device_get((sums, metrics, state.params))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('mesh', [{}, {'data': 2, 'sequence': 2}])
 def test_stretches_give_what_the_whole_gives(monkeypatch, mesh):
   sums, metrics, params = stepped(config())

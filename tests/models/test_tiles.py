@@ -11,6 +11,7 @@ from sgnjax.ops import feed_forward
 from sgnjax.ops.backend import untiled
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('mixer', 'options', 'packed'),
   [

@@ -64,6 +64,7 @@ def test_what_is_computed_again_is_the_same(changes):
   assert furthest(again.end, kept.end) < CLOSE
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group('mesh sgn')
 def test_microbatches_on_a_mesh_add_up_to_the_batch():
   still = (('model.dropout', 0.0),)

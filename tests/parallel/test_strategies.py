@@ -62,6 +62,7 @@ def test_tensor_parallelism_adds_up_twice_a_layer_and_pass():
   assert sum(c.times for c in activations) <= 4 * LAYERS + 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['sgn', 'sgn-published', 'sgn-bidirectional'])
 def test_spectral_mixing_trades_length_for_channels(name):
   found = talk(name, (1, 1, 1, 8))

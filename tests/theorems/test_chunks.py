@@ -1,6 +1,7 @@
 """Any split into chunks gives the output of the whole, and ragged prompts that of each alone."""
 
 import numpy as np
+import pytest
 
 from tests.theorems.instances import (
   CORE,
@@ -46,6 +47,7 @@ def test_any_split_into_chunks_gives_the_whole(name, record_property):
   check_splits(mixer, MANY if name in CORE else FEW, 1e-9)
 
 
+@pytest.mark.slow
 @core_variants
 def test_so_it_does_in_float32(name):
   mixer = instance(name, 'float32')

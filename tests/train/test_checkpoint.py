@@ -116,6 +116,7 @@ def test_weights_without_the_optimiser(one, tmp_path):
   assert config.to_dict() == one.config.to_dict()
 
 
+@pytest.mark.slow
 def test_saved_on_eight_devices_restored_on_two_and_one(tmp_path):
   eight = Setting(tmp_path, devices=8)
   checkpoints = eight.open(tmp_path)

@@ -55,6 +55,7 @@ def run(tmp_path_factory):
   return folder, config, folder / 'w'
 
 
+@pytest.mark.slow
 def test_each_set_has_its_records_and_the_main_one_counts(run, capsys):
   _, config, workdir = run
   records = read_records(workdir)

@@ -166,6 +166,7 @@ def whole(kind):
   return config, one_step(config, batch_of(config))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(('kind', 'accumulation'), [('classify', 2), ('classify', 4), ('mlm', 4)])
 def test_accumulation_changes_nothing(kind, accumulation):
   config, (state, metrics) = whole(kind)
@@ -191,6 +192,7 @@ def test_sums_are_the_same_however_a_split_is_cut(kind):
     np.testing.assert_allclose(told['accuracy'], metrics['accuracy'], rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kind', ['classify', 'images'])
 def test_a_mesh_gives_the_loss_of_one_device(kind):
   config, (state, metrics) = whole(kind)
@@ -241,6 +243,7 @@ def run(tmp_path_factory):
   return config, folder / 'w', loop.train(config, folder / 'w')
 
 
+@pytest.mark.slow
 def test_a_classifier_learns_and_says_what_a_guess_would_reach(run, capsys):
   config, workdir, result = run
   final = result['final']
@@ -264,6 +267,7 @@ def test_a_classifier_learns_and_says_what_a_guess_would_reach(run, capsys):
   assert load_params(workdir)[0].model.classes == 2
 
 
+@pytest.mark.slow
 def test_an_encoder_writes_no_text(run):
   config, workdir, _ = run
   with pytest.raises(UserError, match='writes no text'):
@@ -290,6 +294,7 @@ def test_padding_is_read_where_a_mixer_honours_no_mask(tmp_path, capsys):
   assert 'padding is a token that every layer reads' in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_language_model_becomes_a_classifier(tmp_path):
   """The trunk is taken, the head is fresh; embedding rows that only an encoder has stay fresh."""
   keys = reviews(tmp_path)
