@@ -34,7 +34,7 @@ __all__ = ['Report', 'Row', 'audit', 'compare', 'gate', 'initial', 'randomise', 
 also_called(__name__)
 
 # Compiled in a quarter of the time: programs run for seconds at most, each compared with itself.
-QUICK = {'xla_backend_optimization_level': 0}
+QUICK = {'xla_backend_optimization_level': 0, 'xla_cpu_parallel_codegen_split_count': 1}
 if jax.__version_info__ < (0, 11):  # a later jax has no such choice
   QUICK['xla_cpu_use_fusion_emitters'] = False
 REPLACED = ('kernel', 'head', 'w_gate', 'scale', 'embedding', 'position', 'gate')
