@@ -43,7 +43,9 @@ def parse(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
   parser.add_argument('--config', help='a config file; left out: the config stored in the workdir')
   parser.add_argument('--workdir', help='where the run lives (default: runs/<config name>)')
   parser.add_argument('--job', default='train', help='what to do (default: train)')
-  parser.add_argument('--only', default='', help='job sweep: words,in,the,names of its points')
+  parser.add_argument(
+    '--only', default='', help='job sweep: places on its axes, as sgn,seed-0,seed-1'
+  )
   flags, rest = parser.parse_known_args(argv)
   overrides, flags.runs = [], []
   rest = iter(rest)

@@ -34,8 +34,9 @@ def load(path: str | Path, overrides: Sequence[str] = (), only: Sequence[str] = 
   `sweep()` returns axes: `{'seed': (0, 1, 2)}` is a key of the config and its values;
   `{'mixer': {'fir': {'model.mixer': 'fourier_qk', ...}, ...}}` is a name of an axis, and by label
   the keys that a place on it sets. An override of a key that is an axis leaves this one value of
-  it; `only`: words that the names of points hold. All points are loaded here, so that a key or a
-  value that is wrong is said before anything runs. Raises UserError.
+  it. only: places that are left of their axes, as `sgn` or `seed-0`; those of one axis are
+  alternatives. All points are loaded here, so that a key or a value that is wrong is said before
+  anything runs. Raises UserError.
   """
   base = config_lib.load(path, overrides)
   given = dict(override.partition('=')[::2] for override in overrides)
@@ -44,18 +45,35 @@ def load(path: str | Path, overrides: Sequence[str] = (), only: Sequence[str] = 
   for places in itertools.product(*(places.items() for places in axes.values())):
     labels = {axis: label for axis, (label, _) in zip(axes, places, strict=True)}
     changes = tuple(f'{key}={value}' for _, keys in places for key, value in keys.items())
-    name = '_'.join(_word(axis.split('.')[-1], label) for axis, label in labels.items())
+    name = '_'.join(_word(axis, label) for axis, label in labels.items())
     points.append(Point(name, labels, changes, config_lib.load(path, (*overrides, *changes))))
   names = [point.name for point in points]
   twice = next((name for name in names if names.count(name) > 1), None)
   if twice is not None:
     raise UserError(f"sweep() of '{path}' has two points of the name '{twice}'")
-  chosen = tuple(point for point in points if all(word in point.name for word in only))
-  if not chosen:
-    raise UserError(
-      f"no point of the sweep has '{' and '.join(only)}' in its name" + nearest(only[0], names)
-    )
-  return Sweep(base, chosen)
+  left = _left(axes, only)
+  return Sweep(
+    base, tuple(p for p in points if all(p.labels[axis] in labels for axis, labels in left.items()))
+  )
+
+
+def _left(axes: Mapping[str, Mapping], only: Sequence[str]) -> dict[str, set[str]]:
+  """`{axis: labels}` of the axes that `only` names places of. Raises UserError."""
+  places: dict[str, list[tuple[str, str]]] = {}
+  for axis, labels in axes.items():
+    for label in labels:
+      for word in {_part(label), _word(axis, label)}:
+        places.setdefault(word, []).append((axis, label))
+  left: dict[str, set[str]] = {}
+  for word in only:
+    if word not in places:
+      raise UserError(f"no axis of the sweep has a place '{word}'{nearest(word, places)}")
+    if len({axis for axis, _ in places[word]}) > 1:
+      exact = ' or '.join(f"'{_word(*place)}'" for place in places[word])
+      raise UserError(f"'{word}' is a place of several axes of the sweep: write {exact}")
+    for axis, label in places[word]:
+      left.setdefault(axis, set()).add(label)
+  return left
 
 
 def _axes(
@@ -106,4 +124,8 @@ def text(value) -> str:
 
 def _word(axis: str, label: str) -> str:
   """An axis and a label as part of a folder's name."""
-  return f'{axis}-' + re.sub(r'[^A-Za-z0-9.+-]+', '-', label).strip('-')
+  return f'{axis.split(".")[-1]}-{_part(label)}'
+
+
+def _part(label: str) -> str:
+  return re.sub(r'[^A-Za-z0-9.+-]+', '-', label).strip('-')

@@ -52,12 +52,20 @@ def test_points_are_the_product_of_the_axes_the_last_fastest(load):
   assert sweep.base.model.mixer == 'softmax'
 
 
-def test_points_are_chosen_by_words_and_by_a_value_of_an_axis(load):
+def test_points_are_chosen_by_places_and_by_a_value_of_an_axis(load):
   assert [p.name for p in load(GRID, only=['softmax', '2-3']).points] == [
     'mixer-softmax_grid-2-3_seed-0',
     'mixer-softmax_grid-2-3_seed-1',
   ]
   assert {p.config.seed for p in load(GRID, 'seed=7').points} == {7}
+
+
+def test_places_of_one_axis_are_alternatives(load):
+  found = load(GRID, only=['softmax', 'sgn-fft', 'seed-1', '2-3']).points
+  assert [p.name for p in found] == [
+    'mixer-softmax_grid-2-3_seed-1',
+    'mixer-sgn-fft_grid-2-3_seed-1',
+  ]
 
 
 @pytest.mark.parametrize(
@@ -74,7 +82,9 @@ def test_points_are_chosen_by_words_and_by_a_value_of_an_axis(load):
     ("{'seed': (1, 2), 'a': {'b': {'seed': 3}}}", (), (), "set 'seed'"),
     ('{}', (), (), 'an axis or more'),
     (GRID, ('model.sgn.basis=dct',), (), '--only'),
-    (GRID, (), ('softmx',), 'no point'),
+    (GRID, (), ('softmx',), "no axis of the sweep has a place 'softmx'; did you mean 'softmax'"),
+    (GRID, (), ('seed',), "no axis of the sweep has a place 'seed'"),
+    ("{'seed': (1,), 'model.layers': (1,)}", (), ('1',), "write 'seed-1' or 'layers-1'"),
   ],
 )
 def test_what_is_refused(load, axes, overrides, only, said):
