@@ -25,9 +25,9 @@ PEER = 'softmax'  # what others are measured by
 COMMAND = 'python launch/main.py --config=configs/recall.py --job=sweep'
 HEAD = """# Recall: where only what stood far before answers
 
-Accuracy on the tokens that each task asks for, mean of {seeds} seeds and their range. Models see
-the same rows in the same order; sizes and steps are those of `configs/recall.py`. **Bold**: above
-95 % for every seed."""
+Accuracy on the tokens that each task asks for, {of}.
+Models see the same rows in the same order; sizes and steps are those of `configs/recall.py`.
+**Bold**: above 95 % for every seed."""
 TASKS = {
   'mqar': 'pairs of keys and values, then these keys at random: the value of each is asked for. '
   'How many pairs differs from row to row, from two to a sixteenth of its length.',
@@ -84,8 +84,11 @@ def blind(task: str) -> float:
   return 1 / SETS[f'recall/{task}'].answers
 
 
-def without_order(task: str, length: int) -> float | None:
-  """Accuracy at most of who knows which answers a row has and not which one is asked for."""
+def guess(task: str, length: int) -> float | None:
+  """Accuracy of a guess among the answers that a row has: of copying, among those that are left.
+
+  Who counts how often each key and value came may do better.
+  """
   if task == 'copying':
     return sum(1 / n for n in range(1, DATA + 1)) / DATA
   if task != 'mqar':
@@ -174,7 +177,12 @@ def page(found: Found, where: str, runs: list[str]) -> str:
   tasks = list(dict.fromkeys(task for task, _, _ in found))
   lengths = sorted({n for _, _, n in found})
   seeds = max(map(len, found.values()))
-  parts = [HEAD.format(seeds=seeds)]
+  of = (
+    f'mean of {seeds} seeds and their range'
+    if seeds > 1
+    else 'of one seed: another may turn what is close'
+  )
+  parts = [HEAD.format(of=of)]
   parts.append('\n'.join(f'- `{task}`: {TASKS[task]}' for task in tasks))
   if others := [
     f'`{task}` ({said.rstrip(".")})' for task, said in TASKS.items() if task not in tasks
@@ -194,14 +202,17 @@ def page(found: Found, where: str, runs: list[str]) -> str:
       ]
       lines.append(f'| {mixer} | {" | ".join(cells)} |')
     lines.append(f'| *one answer for all* |{f" {blind(task):.1%} |" * len(lengths)}')
-    if least := [share for n in lengths if (share := without_order(task, n)) is not None]:
+    if least := [share for n in lengths if (share := guess(task, n)) is not None]:
       row = ' | '.join(f'{share:.1%}' for share in least)
-      lines.append(f'| *knows which answers a row has, not where* | {row} |')
+      lines.append(f'| *a guess among the answers of the row* | {row} |')
     parts.append('\n'.join(lines))
     if task in OTHERS:
       parts += [PUBLISHED, OTHERS[task]]
   parts += runs
-  only = f' --only={tasks[0]}' if len(tasks) == 1 else ''
+  axes = tasks if len(tasks) < len(TASKS) else []
+  ran = {row['labels']['seed'] for rows in found.values() for row in rows}
+  axes += [f'seed-{seed}' for seed in sorted(ran)] if len(ran) == 1 else []
+  only = f' --only={",".join(axes)}' if axes else ''
   parts.append(f'```\n{COMMAND}{only}\npython -m sgnjax.analysis.recall runs/recall PAGE\n```')
   return '\n\n'.join(parts) + '\n'
 

@@ -144,7 +144,7 @@ def test_the_page_of_a_sweep(tmp_path):
   assert '| published | 99.5% LEAKY (99.0% LEAKY to 100.0% LEAKY) |' in text
   assert '| 100.0% LEAKY, of 1 only |' in text
   assert 'Solved: softmax at 32, 64 tokens. Not solved: uniform, published.\n' in text
-  assert '| *knows which answers a row has, not where* | 34.0% | 34.0% |' in text
+  assert '| *a guess among the answers of the row* | 34.0% | 34.0% |' in text
   assert 'Not run here: `induction` (a random order' in text
   (begun, resumed) = read_records(tmp_path / 'a-run', 'starts.jsonl')
   assert (begun['step'], resumed['step']) == (0, 7)
@@ -152,13 +152,13 @@ def test_the_page_of_a_sweep(tmp_path):
   assert (tmp_path / 'docs' / 'pictures' / 'recall.png').is_file()
 
 
-def test_what_is_reached_without_knowing_where():
-  assert recall_page.without_order('copying', 64) == pytest.approx(np.mean(1 / np.arange(1, 9)))
-  two, more = (recall_page.without_order('mqar', n) for n in (32, 128))
+def test_what_a_guess_among_the_answers_of_a_row_reaches():
+  assert recall_page.guess('copying', 64) == pytest.approx(np.mean(1 / np.arange(1, 9)))
+  two, more = (recall_page.guess('mqar', n) for n in (32, 128))
   # Two pairs of 16 values: one of two is right, or both where the values are the same.
   assert two == pytest.approx(0.5 + 0.5 / 16, abs=0.01)
   assert 1 / 5 < more < two
-  assert recall_page.without_order('induction', 64) is None
+  assert recall_page.guess('induction', 64) is None
 
 
 def test_what_is_no_sweep_of_recall_is_said(tmp_path):
