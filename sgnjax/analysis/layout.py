@@ -77,9 +77,12 @@ class Memory:
   average: int
 
   @property
+  def state(self) -> int:
+    return self.parameters + self.average + self.optimiser
+
+  @property
   def total(self) -> int:
-    state = self.parameters + self.average + self.optimiser
-    return state + self.gradients + self.activations
+    return self.state + self.gradients + self.activations
 
   def traffic(self, config: ConfigDict, program: Program) -> int:
     """Bytes that a step reads and writes at least: activations written and read; weights read by
@@ -90,7 +93,7 @@ class Memory:
     m, accumulation = config.model, config.train.accumulation
     passes = 3 if m.remat == 'all' else 2
     weights = self.gathered * jnp.dtype(m.dtype).itemsize // 4
-    state = 2 * (self.parameters + self.average + self.optimiser + self.gradients)
+    state = 2 * (self.state + self.gradients)
     saved = min(self.activations, program.temporaries or self.activations)
     return state + accumulation * (2 * saved + passes * weights)
 
